@@ -1,0 +1,60 @@
+# `make demo` and `make test` each do everything from a fresh clone: Python, make and git suffice.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip
+INSTALL := $(PIP) install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types unit format wheel clean
+
+help:
+	@echo "make demo    many streaming sessions on the bundled model, live, audited (under 90 s)"
+	@echo "make test    ruff, mypy, pyright, pytest on asyncio and trio, coverage of ownership/"
+	@echo "make lint | types | unit    the three parts of make test"
+	@echo "make format  let ruff rewrite what it can"
+	@echo "make wheel   build dist/*.whl"
+	@echo "make clean   remove the environment and what the tools left"
+
+# Stamps: a second run installs nothing, a changed pyproject.toml or constraints.txt does.
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit("Tenure needs Python 3.11 or later; try make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.created pyproject.toml constraints.txt
+	$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.created pyproject.toml constraints.txt
+	$(INSTALL) --editable '.[dev,test]'
+	@touch $@ $(VENV)/.run
+
+demo: $(VENV)/.run
+	$(BIN)/tenure demo
+
+test: lint types unit
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
+
+unit: $(VENV)/.test
+	$(BIN)/coverage run --branch -m pytest
+	$(BIN)/coverage report --include='ownership/*' --fail-under=100
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+wheel: $(VENV)/.test
+	$(BIN)/python -m build --wheel --no-isolation
+
+clean:
+	rm -rf $(VENV) build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,86 @@
+"""What ownership costs: a handle's way through a mailbox, and a lease of 64 rows."""
+
+from typing import ClassVar
+
+import attrs
+
+from adapters.cli.bench.clock import median_of, seconds
+from kernel.mailbox import Mailbox
+from ownership import (
+    ZEROS,
+    Absorbed,
+    BatchOwned,
+    BatchPort,
+    Capacity,
+    CustodianId,
+    Ledger,
+    Need,
+    Refused,
+)
+
+__all__ = ["lease_us", "ledger_ns"]
+
+ROWS = 64
+SCHEDULER = CustodianId("scheduler")
+SESSION = CustodianId("session:bench")
+
+
+@attrs.frozen
+class _Finished:
+    carries: ClassVar[tuple[str, ...]] = ("claim",)
+    claim: BatchOwned
+
+
+def ledger_ns(*, batches: int = 200, repeats: int = 9) -> float:
+    """Nanoseconds of one handle through post, take and one verb, checks on, no observer."""
+    ledger = Ledger(Capacity(ROWS, 4 * ROWS, 16))
+    batch = ledger.batch_port(SCHEDULER)
+    session = ledger.session_port(SESSION)
+    mailbox = Mailbox[_Finished](SESSION, ledger, bound=ROWS, ready=_nothing)
+    post, take, rollback = mailbox.post, mailbox.take, session.rollback
+
+    def through(messages: list[_Finished]) -> None:
+        for message in messages:
+            post(message, SCHEDULER)
+        for _ in messages:
+            rollback(take().claim)
+
+    def measure() -> float:
+        total = 0.0
+        for _ in range(batches):
+            messages = [_Finished(claim) for claim in _reserve(batch)]
+            total += seconds(lambda messages=messages: through(messages))
+            mailbox.queued = False
+        return total / (batches * ROWS)
+
+    return round(median_of(repeats, measure) * 1e9, 1)
+
+
+def lease_us(*, steps: int = 200, repeats: int = 9) -> float:
+    """Microseconds of launching and landing a decode step of 64 rows."""
+    ledger = Ledger(Capacity(ROWS, 64 * ROWS, 16))
+    batch = ledger.batch_port(SCHEDULER)
+    outcome = Absorbed((1,) * ROWS)
+
+    def measure() -> float:
+        claims = _reserve(batch, positions=16 * 32)
+
+        def decode() -> None:
+            for step in range(steps):
+                batch.land(batch.launch(claims, step=step), outcome)
+
+        spent = seconds(decode)
+        for claim in claims:
+            batch.rollback(claim)
+        return spent / steps
+
+    return round(median_of(repeats, measure) * 1e6, 2)
+
+
+def _reserve(batch: BatchPort, positions: int = 16) -> list[BatchOwned]:
+    claims = [batch.reserve(Need(positions), ZEROS, turn="bench") for _ in range(ROWS)]
+    return [claim for claim in claims if not isinstance(claim, Refused)]
+
+
+def _nothing(_mailbox: Mailbox[_Finished]) -> None:
+    """The bench takes from the mailbox itself."""

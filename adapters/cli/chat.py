@@ -1,0 +1,104 @@
+"""``tenure chat``: a session on a terminal, a turn a line."""
+
+import signal
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import click
+
+from adapters.cli.engine_options import config_from, engine_options
+from adapters.cli.sampling_options import SAMPLING_NAMES, params_from, sampling_options
+from kernel import Engine, EngineConfig, SamplingParams, Session, SessionInfo, TooLate
+
+__all__ = ["chat"]
+
+PROMPT = "> "
+
+
+@click.command()
+@sampling_options
+@engine_options
+def chat(**options: Any) -> None:
+    """Talk to a model in one session that keeps its state from turn to turn.
+
+    Ctrl-C interrupts the answer: what was shown stays in the session. /info shows the session,
+    /quit or the end of input leaves.
+    """
+    params = params_from(options)
+    engine_part = {name: value for name, value in options.items() if name not in SAMPLING_NAMES}
+    anyio.run(_chat, config_from(engine_part, log_events=False), params)
+
+
+async def _chat(config: EngineConfig, params: SamplingParams) -> None:
+    async with Engine.open(config) as engine, engine.session() as session:
+        conversation = _Conversation(session, params)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(conversation.listen_for_interrupts)
+            await conversation.run()
+            tasks.cancel_scope.cancel()
+
+
+class _Conversation:
+    """One session and the person before it."""
+
+    def __init__(self, session: Session, params: SamplingParams) -> None:
+        self._session = session
+        self._params = params
+        self._shown: int | None = None
+        """Tokens of the running turn that were shown; None between turns."""
+
+    async def run(self) -> None:
+        """Read lines and answer them until the person leaves."""
+        while True:
+            line = await _read_line()
+            match line:
+                case None | "/quit":
+                    return
+                case "/info":
+                    click.echo(describe(self._session.info))
+                case "":
+                    pass
+                case _:
+                    await self._answer(line)
+
+    async def _answer(self, line: str) -> None:
+        self._shown = 0
+        try:
+            async with self._session.turn(line, self._params, on_exit="keep") as turn:
+                async for delta in turn:
+                    click.echo(delta.text, nl=False)
+                    self._shown += len(delta.token_ids)
+        finally:
+            self._shown = None
+        click.echo()
+
+    async def listen_for_interrupts(self) -> None:
+        """Turn each Ctrl-C into an interrupt of the turn that runs."""
+        with anyio.open_signal_receiver(signal.SIGINT) as signals:
+            async for _ in signals:
+                if self._shown is None:
+                    click.echo("\n/quit leaves", err=True)
+                    continue
+                try:
+                    await self._session.interrupt(keep=self._shown)
+                except TooLate:
+                    continue  # the answer ended by itself in between
+
+
+async def _read_line() -> str | None:
+    """The next line that is typed, or None at the end of input."""
+    try:
+        line = await anyio.to_thread.run_sync(input, PROMPT, abandon_on_cancel=True)
+    except EOFError:
+        return None
+    return line.strip("\n")
+
+
+def describe(info: SessionInfo) -> str:
+    """One line about a session."""
+    return (
+        f"{info.session_id}: {info.state}, {info.turns} turns, {info.num_tokens} tokens "
+        f"({info.pending_tokens} pending), version {info.version}, state on {info.place}, "
+        f"{info.bytes} bytes"
+    )

@@ -1,0 +1,37 @@
+"""The options of every command that opens an engine."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from kernel import EngineConfig
+
+__all__ = ["config_from", "engine_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def engine_options(command: F) -> F:
+    """Add ``--model``, ``--device`` and the sizes of the pools to a command."""
+    for option in (
+        click.option("--num-pages", type=click.IntRange(min=1), help="Key/value pages."),
+        click.option("--num-slots", type=click.IntRange(min=1), help="Recurrent states kept."),
+        click.option("--dtype", default="auto", show_default=True, help="Number type of weights."),
+        click.option("--device", default="cpu", show_default=True, help="cpu, cuda or fake."),
+        click.option(
+            "--model", default="bundled", show_default=True, help="A name or a model directory."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def config_from(options: dict[str, Any], **more: Any) -> EngineConfig:
+    """The configuration that the options ask for; options that weren't given are left out.
+
+    Raises:
+        kernel.ValidationError: a value is out of range or contradicts another.
+    """
+    given = {name: value for name, value in {**options, **more}.items() if value is not None}
+    return EngineConfig.from_dict(given)

@@ -1,0 +1,98 @@
+"""``tenure generate``: one prompt, streamed, or many at once."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+from rich.progress import Progress
+
+from adapters.cli.engine_options import config_from, engine_options
+from adapters.cli.output import error_console, write_json
+from adapters.cli.sampling_options import SAMPLING_NAMES, params_from, sampling_options
+from kernel import Engine, EngineConfig, RequestOutput, SamplingParams
+
+__all__ = ["generate"]
+
+
+@click.command()
+@click.argument("prompts", nargs=-1, metavar="PROMPT...")
+@click.option(
+    "--file",
+    "-f",
+    "source",
+    type=click.File(encoding="utf-8"),
+    help="More prompts, one a line; - is standard input.",
+)
+@click.option("--concurrency", type=click.IntRange(min=1), default=64, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a prompt.")
+@sampling_options
+@engine_options
+def generate(
+    prompts: tuple[str, ...], source: Any, concurrency: int, as_json: bool, **options: Any
+) -> None:
+    """Continue each PROMPT. A single one is streamed; many run at once, with a progress bar."""
+    texts = [*prompts, *_lines(source)]
+    if not texts:
+        raise click.UsageError("give a PROMPT, or --file")
+    params = params_from(options)
+    engine_part = {name: value for name, value in options.items() if name not in SAMPLING_NAMES}
+    config = config_from(engine_part, log_events=False)
+    if len(texts) == 1 and not as_json:
+        anyio.run(_stream_one, config, texts[0], params)
+    else:
+        anyio.run(_generate_many, config, texts, params, concurrency, as_json)
+
+
+def _lines(source: Any) -> list[str]:
+    """The prompts of a file, empty lines left out."""
+    if source is None:
+        return []
+    return [line.rstrip("\n") for line in source if line.strip()]
+
+
+async def _stream_one(config: EngineConfig, prompt: str, params: SamplingParams) -> None:
+    async with Engine.open(config) as engine, engine.stream(prompt, params) as out:
+        click.echo(prompt, nl=False)
+        async for delta in out:
+            click.echo(delta.text, nl=False)
+        click.echo()
+
+
+async def _generate_many(
+    config: EngineConfig,
+    prompts: list[str],
+    params: SamplingParams,
+    concurrency: int,
+    as_json: bool,
+) -> None:
+    """Run all prompts at once and write the results in the order of the prompts."""
+    console = error_console()
+    with Progress(console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("generating", total=len(prompts))
+        async with Engine.open(config) as engine:
+            results = await engine.map(
+                prompts,
+                params,
+                concurrency=concurrency,
+                on_result=lambda _index, _result: progress.advance(task),
+            )
+    for index, (prompt, result) in enumerate(zip(prompts, results, strict=True)):
+        _write(index, prompt, result, as_json)
+
+
+def _write(index: int, prompt: str, result: RequestOutput, as_json: bool) -> None:
+    if as_json:
+        write_json(
+            {
+                "index": index,
+                "prompt": prompt,
+                "text": result.text,
+                "token_ids": list(result.token_ids),
+                "finish_reason": result.finish_reason,
+                "prompt_tokens": result.usage.prompt_tokens,
+                "completion_tokens": result.usage.completion_tokens,
+            }
+        )
+    else:
+        click.echo(f"[{index}] {prompt}{result.text}")

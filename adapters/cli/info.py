@@ -1,0 +1,68 @@
+"""``tenure info``: what is installed, what the bundled model is, and who else claims our names."""
+
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+
+import click
+
+from adapters.cli.output import write_json
+
+__all__ = ["info", "intruders"]
+
+OUR_PACKAGES = ("ownership", "kernel", "adapters")
+DEPENDENCIES = ("tenure", "torch", "numpy", "anyio", "attrs", "structlog", "tokenizers", "safetensors")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def info(as_json: bool) -> None:
+    """Show versions, the bundled model, and other distributions that own our import names."""
+    strangers = intruders(packages_distributions())
+    facts: dict[str, object] = {
+        "python": platform.python_version(),
+        **{name: _version(name) for name in DEPENDENCIES},
+        "model": _model_facts(),
+        "intruders": strangers,
+    }
+    if as_json:
+        write_json(facts)
+        return
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            click.echo(f"{name}:")
+            for key, fact in value.items():
+                click.echo(f"  {key}: {fact}")
+        elif name != "intruders":
+            click.echo(f"{name}: {value}")
+    for package, distributions in strangers.items():
+        click.echo(
+            f"warning: the import package {package!r} is also provided by "
+            f"{', '.join(distributions)}; uninstall one of them, or imports of Tenure may fail",
+            err=True,
+        )
+
+
+def intruders(provided: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Distributions other than ours that provide one of our import packages.
+
+    Args:
+        provided: import package to distributions, as ``packages_distributions()`` returns it.
+    """
+    found: dict[str, list[str]] = {}
+    for package in OUR_PACKAGES:
+        others = sorted(set(provided.get(package, ())) - {"tenure"})
+        if others:
+            found[package] = others
+    return found
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _model_facts() -> dict[str, object]:
+    return {}

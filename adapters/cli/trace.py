@@ -1,0 +1,81 @@
+"""``tenure trace``: what an event log proves."""
+
+from pathlib import Path
+
+import attrs
+import click
+
+from adapters.cli.output import write_json
+from adapters.trace_audit import EngineAudit, TraceAudit, audit_file
+
+__all__ = ["trace"]
+
+MAX_PROBLEMS_SHOWN = 20
+
+
+@click.group()
+def trace() -> None:
+    """Read the event log of an engine."""
+
+
+@trace.command("audit")
+@click.argument("log", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def audit(log: Path, as_json: bool) -> None:
+    """Replay LOG, a file of JSON lines, and say whether every claim was conserved.
+
+    The replay shares no code with the ledger. The exit code is 1 when anything was leaked, given
+    back twice or shared by mistake, or when the log holds no ledger's events.
+    """
+    result = audit_file(log)
+    if as_json:
+        write_json(_as_object(result))
+    else:
+        for line in _as_lines(result):
+            click.echo(line)
+    if not result.conserved:
+        raise click.exceptions.Exit(1)
+
+
+def _as_object(result: TraceAudit) -> dict[str, object]:
+    return {
+        "conserved": result.conserved,
+        "leaked": result.leaked,
+        "double_frees": result.double_frees,
+        "reclaimed": result.reclaimed,
+        "quarantined": result.quarantined,
+        "still_owned": result.still_owned,
+        "lines": result.lines,
+        "skipped_lines": result.skipped_lines,
+        "engines": [
+            {**attrs.asdict(engine), "conserved": engine.conserved} for engine in result.engines
+        ],
+    }
+
+
+def _as_lines(result: TraceAudit) -> list[str]:
+    lines = [line for engine in result.engines for line in _engine_lines(engine)]
+    if not result.engines:
+        lines.append(f"no ledger's events in {result.lines} lines; was log_events on?")
+    if result.skipped_lines:
+        lines.append(f"{result.skipped_lines} of {result.lines} lines are no events and were passed")
+    lines.append("conserved" if result.conserved else "NOT CONSERVED")
+    return lines
+
+
+def _engine_lines(engine: EngineAudit) -> list[str]:
+    counts = engine.counts
+    lines = [
+        f"{engine.engine or 'engine'}: {counts.get('claim.reserved', 0)} reserved, "
+        f"{counts.get('claim.committed', 0)} committed, "
+        f"{counts.get('claim.rolled_back', 0)} rolled back, "
+        f"{counts.get('claim.closed', 0)} closed, {counts.get('lease.launched', 0)} steps",
+        f"  {engine.leaked} leaked, {engine.double_frees} double frees, "
+        f"{engine.reclaimed} reclaimed, {engine.quarantined} in quarantine, "
+        f"{engine.still_owned} still owned, "
+        f"{engine.free_slots} slots and {engine.free_pages} pages free at the end",
+    ]
+    lines.extend(f"  {problem}" for problem in engine.problems[:MAX_PROBLEMS_SHOWN])
+    if engine.num_problems > MAX_PROBLEMS_SHOWN:
+        lines.append(f"  and {engine.num_problems - MAX_PROBLEMS_SHOWN} more")
+    return lines

@@ -1,0 +1,205 @@
+"""Ways to complete the fake device's steps: at once, after a delay, by hand, or in a thread.
+
+A step is computed when it completes, not when it is submitted, and always in the order of
+submission: memory that is given back too early would be seen. Only reports may come out of order
+(by hand), as they may from a device that runs several steps deep.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+
+from kernel.step import DeviceStep, StepDone, StepFault, StepReport, WorkerContext
+
+__all__ = [
+    "FakeWorker",
+    "Job",
+    "ManualWorker",
+    "QueueWorker",
+    "Runner",
+    "ThreadWorker",
+    "TimerWorker",
+]
+
+Runner = Callable[[DeviceStep, StepFault | None], StepReport]
+"""Computes a step, or makes it fail; never raises."""
+
+
+@attrs.define(eq=False)
+class Job:
+    """A submitted step that has not been reported."""
+
+    step: DeviceStep
+    done: Callable[[StepReport], None]
+    delay_s: float = 0.0
+    fault: StepFault | None = None
+    """What the step fails with, instead of being computed."""
+    hangs: threading.Event | None = None
+    """Set when the step may go on; ``None``: it does not hang."""
+    report: StepReport | None = None
+    """Result of a step that was computed and is not to be reported yet."""
+
+    @property
+    def is_hanging(self) -> bool:
+        return self.hangs is not None and not self.hangs.is_set()
+
+    def compute(self, run: Runner) -> StepReport:
+        """Compute once; the report takes the delay for the time of the computation."""
+        if self.report is None:
+            report = run(self.step, self.fault)
+            if isinstance(report, StepDone) and self.delay_s:
+                report = attrs.evolve(report, compute_s=self.delay_s)
+            self.report = report
+        return self.report
+
+
+class FakeWorker(Protocol):
+    """What the fake device asks of each of its kinds of workers."""
+
+    def enqueue(self, job: Job) -> None: ...
+
+    def wake(self) -> None:
+        """Go on after a hanging job was released."""
+        ...
+
+    def stop(self) -> None: ...
+
+    def join(self, timeout_s: float, /) -> bool: ...
+
+
+_STOPPED = StepFault("the worker was stopped before the step began")
+
+
+@attrs.define(eq=False)
+class QueueWorker:
+    """Completes each step inside ``submit``, unless one hangs: then all wait behind it."""
+
+    run: Runner
+    jobs: list[Job] = attrs.field(factory=list[Job])
+    """In order of submission; the first one runs."""
+    _is_stopped: bool = attrs.field(default=False, init=False)
+
+    def enqueue(self, job: Job) -> None:
+        if self._is_stopped:
+            job.done(_STOPPED)
+            return
+        self.jobs.append(job)
+        if len(self.jobs) == 1:
+            self.wake()
+
+    def wake(self) -> None:
+        while self.jobs and not self.jobs[0].is_hanging:
+            self.finish(self.jobs[0])
+
+    def finish(self, job: Job) -> None:
+        """Report a job, after all that were submitted before it have been computed."""
+        place = self.jobs.index(job)
+        for earlier in self.jobs[:place]:
+            earlier.compute(self.run)
+        report = job.compute(self.run)
+        del self.jobs[place]
+        job.done(report)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        queued = self.jobs[1:]
+        del self.jobs[1:]
+        for job in queued:
+            job.done(job.report or _STOPPED)
+
+    def join(self, timeout_s: float, /) -> bool:
+        """False while a step hangs or waits for the test."""
+        del timeout_s  # steps end on the thread that would block here
+        return not self.jobs
+
+
+@attrs.define(eq=False)
+class TimerWorker(QueueWorker):
+    """Completes each step after its delay, by a timer on the engine's clock."""
+
+    context: WorkerContext = attrs.field(kw_only=True)
+
+    def wake(self) -> None:
+        if not self.jobs or self.jobs[0].is_hanging:
+            return
+        job = self.jobs[0]
+        self.context.call_later(job.delay_s, lambda: self._on_timer(job))
+
+    def _on_timer(self, job: Job) -> None:
+        if job in self.jobs:
+            self.finish(job)
+            self.wake()
+
+    def join(self, timeout_s: float, /) -> bool:
+        """Let the running step end now."""
+        del timeout_s  # timers fire on the thread that would block here
+        if self.jobs and not self.jobs[0].is_hanging:
+            self.finish(self.jobs[0])
+        return not self.jobs
+
+
+@attrs.define(eq=False)
+class ManualWorker(QueueWorker):
+    """Holds each step until the test completes it or makes it fail."""
+
+    def wake(self) -> None:
+        """Nothing happens by itself."""
+
+
+@attrs.define(eq=False)
+class ThreadWorker:
+    """Runs the steps one after another in a thread of its own; delays are real seconds."""
+
+    run: Runner
+    _inbox: queue.SimpleQueue[Job | None] = attrs.field(
+        factory=queue.SimpleQueue["Job | None"], init=False
+    )
+    _is_stopped: threading.Event = attrs.field(factory=threading.Event, init=False)
+    _thread: threading.Thread = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        # A daemon: a test that leaves a step hanging must not hang the interpreter's exit.
+        self._thread = threading.Thread(target=self._work, name="fake-device", daemon=True)
+        self._thread.start()
+
+    def enqueue(self, job: Job) -> None:
+        if self._is_stopped.is_set():
+            job.done(_STOPPED)
+        else:
+            self._inbox.put(job)
+
+    def wake(self) -> None:
+        """The thread waits on the job's own event."""
+
+    def stop(self) -> None:
+        self._is_stopped.set()
+        self._inbox.put(None)
+
+    def join(self, timeout_s: float, /) -> bool:
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        while not self._is_stopped.is_set() and (job := self._inbox.get()) is not None:
+            if self._is_stopped.is_set():
+                job.done(_STOPPED)
+                break
+            if job.hangs is not None:
+                job.hangs.wait()
+            if job.delay_s:
+                time.sleep(job.delay_s)
+            job.done(job.compute(self.run))
+        self._fail_the_rest()
+
+    def _fail_the_rest(self) -> None:
+        while True:
+            try:
+                job = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+            if job is not None:
+                job.done(_STOPPED)

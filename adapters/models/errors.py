@@ -1,0 +1,40 @@
+"""What can be wrong with a model directory: one type each, so that a caller can tell them apart."""
+
+try:
+    from kernel.errors import ModelError
+except ImportError:
+    class ModelError(Exception): pass
+
+__all__ = [
+    "ConfigError",
+    "DamagedWeights",
+    "MissingTensor",
+    "MisshapenTensor",
+    "ModelError",
+    "ModelFileMissing",
+    "WeightsError",
+]
+
+
+class ModelFileMissing(ModelError):
+    """The directory lacks a file that every model directory has."""
+
+
+class ConfigError(ModelError):
+    """config.json doesn't describe a model that this package can build."""
+
+
+class WeightsError(ModelError):
+    """The weights don't fit the configuration."""
+
+
+class DamagedWeights(WeightsError):
+    """The weights file is cut short or isn't a safetensors file."""
+
+
+class MissingTensor(WeightsError):
+    """The weights lack a tensor that the configuration needs."""
+
+
+class MisshapenTensor(WeightsError):
+    """A tensor's shape or number type isn't the one that the configuration gives it."""

@@ -1,0 +1,91 @@
+"""Cut a step into passes whose temporaries stay small.
+
+A temporary above 32 MiB is mapped afresh by the allocator each time and costs about five times as
+much. A step that would need one runs as several passes instead: rows, or pieces of a long row,
+one after another. For small models a step is nearly always one pass.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from adapters.models.hybrid import HybridConfig
+from kernel.step import RowSampling, StepRow
+from ownership import NoSlot
+
+__all__ = ["PassBudget", "Piece", "cut"]
+
+_TEMPORARY_NUMBERS = (32 << 20) // 8
+"""Most numbers in one temporary: 32 MiB of float64, half of that of float32."""
+
+
+@attrs.frozen(eq=False)
+class Piece:
+    """A row, or as much of it as one pass takes."""
+
+    row: int
+    """Index of the row in the step."""
+    slot: int
+    """Unused where the model keeps no recurrent state."""
+    position: int
+    tokens: Sequence[int]
+    pages: Sequence[int]
+    sampling: RowSampling | None
+
+
+@attrs.frozen
+class PassBudget:
+    """How much one pass may take: tokens, chunks of the scan, cells of the causal masks."""
+
+    tokens: int
+    chunks: int
+    mask_cells: int
+    chunk_size: int
+
+    @classmethod
+    def of(cls, config: HybridConfig) -> "PassBudget":
+        """The largest passes whose temporaries hold at most ``_TEMPORARY_NUMBERS`` numbers."""
+        widest = max(
+            config.in_proj_size if config.mamba_layers else 1,
+            2 * config.intermediate_size,
+            (config.num_heads + 2 * config.num_kv_heads) * config.attn_head_dim,
+        )
+        per_head = max(config.head_dim * config.state_size, config.chunk_size**2)
+        return cls(
+            tokens=max(1, _TEMPORARY_NUMBERS // widest),
+            chunks=max(1, _TEMPORARY_NUMBERS // (config.num_mamba_heads * per_head)),
+            mask_cells=_TEMPORARY_NUMBERS if config.attention_layers else 1 << 62,
+            chunk_size=config.chunk_size,
+        )
+
+
+def cut(rows: Sequence[StepRow], budget: PassBudget) -> Iterator[list[Piece]]:
+    """Yield the pieces of each pass; a row's pieces come in order, one to a pass."""
+    current: list[Piece] = []
+    tokens, chunks, cells = budget.tokens, budget.chunks, budget.mask_cells
+    for index, row in enumerate(rows):
+        slot = 0 if isinstance(row.slot, NoSlot) else row.slot
+        done, total = 0, len(row.tokens)
+        while done < total:
+            position = row.position + done
+            take = min(total - done, tokens, chunks * budget.chunk_size)
+            if take > 1 and take * (position + take) > cells:
+                take = max(0 if current else 1, cells // (position + take))
+            if take < 1:
+                yield current
+                current = []
+                tokens, chunks, cells = budget.tokens, budget.chunks, budget.mask_cells
+                continue
+            last = done + take == total
+            part = row.tokens if take == total else row.tokens[done : done + take]
+            sampling = row.sampling if last else None
+            current.append(Piece(index, slot, position, part, row.pages, sampling))
+            done += take
+            tokens -= take
+            if take > 1:
+                chunks -= -(-take // budget.chunk_size)
+                cells -= take * (position + take)
+            if not last:
+                tokens = 0  # the rest of this row needs this part's state: next pass
+    if current:
+        yield current

@@ -1,0 +1,111 @@
+"""One pass laid out for the device: rows ordered, index tensors built, masks made.
+
+Rows of one token come first (decode, and a prefill piece that happens to be one token long: the
+recurrence gives the same state), shortest history first, so that rows of like length read pages
+together. Rows of many tokens follow, longest first, as ``ChunkLayout`` wants them.
+"""
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+import torch
+from torch import Tensor
+
+from adapters.torch_device.attention import AttentionPlan
+from adapters.torch_device.indices import (
+    ChunkLayout,
+    IndexBatch,
+    SlotList,
+    chunk_arrays,
+    index_array,
+)
+from adapters.torch_device.passes import Piece
+from adapters.torch_device.reads import PageContext, plan_attention
+from kernel.step import RowSampling
+
+__all__ = ["PassPlan", "plan_pass"]
+
+
+@attrs.frozen(eq=False)
+class PassPlan:
+    """Everything that the layers need to know about one pass."""
+
+    tokens: Tensor
+    """[tokens] ids: first one of each decode row, then those of the prefill rows."""
+    decode: SlotList
+    prefill: SlotList
+    layout: ChunkLayout | None
+    """``None`` where no row has more than one token."""
+    attention: AttentionPlan | None
+    """``None`` where the model has no attention layer."""
+    sample_at: Tensor
+    """[sampled] the token after which each sampling row draws"""
+    sampled: list[tuple[int, RowSampling]]
+    """Index of the row in the step, and how it draws."""
+
+
+def plan_pass(context: PageContext, pieces: Sequence[Piece], device: torch.device) -> PassPlan:
+    """Lay out one pass; one transfer to the device."""
+    decode = sorted((p for p in pieces if len(p.tokens) == 1), key=lambda p: p.position)
+    prefill = sorted((p for p in pieces if len(p.tokens) > 1), key=lambda p: -len(p.tokens))
+    rows = decode + prefill
+    sampled = [(i, p.row, p.sampling) for i, p in enumerate(rows) if p.sampling is not None]
+    lengths = index_array([len(piece.tokens) for piece in rows])
+    ends = np.cumsum(lengths)
+
+    batch = IndexBatch()
+    tokens = batch.add(np.concatenate([index_array(piece.tokens) for piece in rows]))
+    first = index_array([piece.position for piece in rows]) - (ends - lengths)
+    positions = batch.add(np.arange(ends[-1]) + np.repeat(first, lengths))
+    sample_at = batch.add(index_array([ends[i] - 1 for i, _, _ in sampled]))
+    slots = [[piece.slot for piece in part] for part in (decode, prefill)]
+    slots_at = [batch.add(index_array(part)) for part in slots]
+    recurrent = bool(context.config.mamba_layers)
+    chunking = _Chunking.of(context, batch, prefill) if recurrent and prefill else None
+    uses_pages = bool(context.config.attention_layers)
+    attention = plan_attention(context, batch, positions, decode, prefill) if uses_pages else None
+
+    moved = batch.move(device)
+    return PassPlan(
+        tokens=moved[tokens],
+        decode=SlotList(slots[0], moved[slots_at[0]]),
+        prefill=SlotList(slots[1], moved[slots_at[1]]),
+        layout=chunking.layout(moved) if chunking else None,
+        attention=attention(moved) if attention else None,
+        sample_at=moved[sample_at],
+        sampled=[(row, how) for _, row, how in sampled],
+    )
+
+
+@attrs.frozen(eq=False)
+class _Chunking:
+    size: int
+    rows_by_turn: tuple[int, ...]
+    places: tuple[int, ...]
+    """Of the layout's tensors among the moved ones."""
+    compute: torch.dtype
+
+    @classmethod
+    def of(cls, context: PageContext, batch: IndexBatch, prefill: Sequence[Piece]) -> "_Chunking":
+        lengths = [len(piece.tokens) for piece in prefill]
+        config = context.config
+        # Short rows would pay for whole chunks of padding.
+        size = min(config.chunk_size, 1 << (lengths[0] - 1).bit_length())
+        rows_by_turn, arrays = chunk_arrays(lengths, size, config.conv_kernel)
+        places = tuple(batch.add(array) for array in arrays)
+        return cls(size, rows_by_turn, places, context.compute)
+
+    def layout(self, moved: list[Tensor]) -> ChunkLayout:
+        stream, tail, output, token, cell, filled = (moved[place] for place in self.places)
+        return ChunkLayout(
+            size=self.size,
+            rows_by_turn=self.rows_by_turn,
+            stream_from=stream,
+            tail_at=tail,
+            output_of_cell=output,
+            token_of_cell=token,
+            cell_of_token=cell,
+            filled=filled.to(self.compute),
+            later=torch.ones(self.size, self.size, dtype=torch.bool, device=cell.device).triu_(1),
+        )

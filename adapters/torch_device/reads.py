@@ -1,0 +1,134 @@
+"""Where one pass writes keys and values, and which pages its queries read."""
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import numpy as np
+import torch
+from torch import Tensor
+
+from adapters.models.hybrid import HybridConfig
+from adapters.torch_device.attention import (
+    AttentionPlan,
+    ChunkReads,
+    DecodeReads,
+    causal_mask,
+    rotation,
+)
+from adapters.torch_device.indices import Array, IndexBatch, index_array
+from adapters.torch_device.passes import Piece
+
+__all__ = ["PageContext", "plan_attention"]
+
+_READ_NUMBERS = 1 << 20
+"""Most numbers that a group of decode rows gathers of the keys, and as many of the values."""
+
+
+@attrs.frozen(eq=False)
+class PageContext:
+    """What stays the same from pass to pass."""
+
+    config: HybridConfig
+    page_size: int
+    padding_page: int
+    compute: torch.dtype
+
+    def pages_for(self, positions: int) -> int:
+        return -(-positions // self.page_size)
+
+
+AfterMove = Callable[[list[Tensor]], AttentionPlan]
+
+
+def plan_attention(
+    context: PageContext,
+    batch: IndexBatch,
+    positions: int,
+    decode: Sequence[Piece],
+    chunks: Sequence[Piece],
+) -> AfterMove:
+    """Add the page indices to ``batch``; call the result with the moved tensors.
+
+    ``positions``: place in ``batch`` of the positions of the pass's tokens. ``decode``: rows of
+    one token, shortest first, before ``chunks``: rows of many tokens.
+    """
+    tables = [index_array(p.pages[: context.pages_for(p.position + len(p.tokens))]) for p in chunks]
+    write_at = batch.add(_write_at(context, decode, chunks, tables))
+    groups = _groups(context, decode)
+    group_tables = [batch.add(_padded(context, decode[start:end])) for start, end in groups]
+    chunk_tables = [batch.add(table) for table in tables]
+
+    def after_move(moved: list[Tensor]) -> AttentionPlan:
+        at = moved[positions]
+        return AttentionPlan(
+            rotation=rotation(
+                at, context.config.attn_head_dim, context.config.rope_theta, context.compute
+            ),
+            write_at=moved[write_at],
+            decode=[
+                _decode_reads(context, at[start:end], start, moved[table])
+                for (start, end), table in zip(groups, group_tables, strict=True)
+            ],
+            chunks=_chunk_reads(context, at, len(decode), chunks, [moved[t] for t in chunk_tables]),
+        )
+
+    return after_move
+
+
+def _write_at(
+    context: PageContext, decode: Sequence[Piece], chunks: Sequence[Piece], tables: list[Array]
+) -> Array:
+    size = context.page_size
+    parts = [index_array([p.pages[p.position // size] * size + p.position % size for p in decode])]
+    for piece, table in zip(chunks, tables, strict=True):
+        page, offset = np.divmod(np.arange(len(piece.tokens)) + piece.position, size)
+        parts.append(table[page] * size + offset)
+    return np.concatenate(parts)
+
+
+def _groups(context: PageContext, decode: Sequence[Piece]) -> list[tuple[int, int]]:
+    """Cut decode rows, shortest first, so that padding and temporaries stay small."""
+    config = context.config
+    most = max(1, _READ_NUMBERS // (config.num_kv_heads * config.attn_head_dim))
+    groups: list[tuple[int, int]] = []
+    start = 0
+    for end, piece in enumerate(decode):
+        first = decode[start].position + 1
+        too_uneven = piece.position >= 2 * first + 16 * context.page_size
+        if end > start and (too_uneven or (end + 1 - start) * (piece.position + 1) > most):
+            groups.append((start, end))
+            start = end
+    if decode:
+        groups.append((start, len(decode)))
+    return groups
+
+
+def _padded(context: PageContext, rows: Sequence[Piece]) -> Array:
+    """Page tables of equal length: [rows, pages]."""
+    width = context.pages_for(rows[-1].position + 1)
+    table = np.full((len(rows), width), context.padding_page, dtype=np.int64)
+    for line, piece in zip(table, rows, strict=True):
+        used = context.pages_for(piece.position + 1)
+        line[:used] = piece.pages[:used]
+    return table
+
+
+def _decode_reads(context: PageContext, at: Tensor, start: int, pages: Tensor) -> DecodeReads:
+    mask = causal_mask(at, pages.shape[1] * context.page_size, context.compute)
+    return DecodeReads(start=start, pages=pages, mask=mask[:, None, None])
+
+
+def _chunk_reads(
+    context: PageContext,
+    at: Tensor,
+    start: int,
+    pieces: Sequence[Piece],
+    tables: list[Tensor],
+) -> list[ChunkReads]:
+    reads: list[ChunkReads] = []
+    for piece, pages in zip(pieces, tables, strict=True):
+        end = start + len(piece.tokens)
+        mask = causal_mask(at[start:end], pages.shape[0] * context.page_size, context.compute)
+        reads.append(ChunkReads(start=start, pages=pages, mask=mask))
+        start = end
+    return reads

@@ -1,0 +1,56 @@
+"""Reads a JSON-lines log, one line at a time, and replays each engine's events apart."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import cast
+
+from adapters.trace_audit.event import Event
+from adapters.trace_audit.replay import Replay
+from adapters.trace_audit.report import EngineAudit, TraceAudit
+
+__all__ = ["audit_file", "audit_lines"]
+
+
+def audit_file(path: Path) -> TraceAudit:
+    """Replay a log file.
+
+    Raises:
+        OSError: the file can't be read.
+    """
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        return audit_lines(lines)
+
+
+def audit_lines(lines: Iterable[str]) -> TraceAudit:
+    """Replay a log; whatever isn't an event of a ledger passes by."""
+    replays: dict[str, Replay] = {}
+    finished: list[EngineAudit] = []
+    total = skipped = 0
+    for line in lines:
+        total += 1
+        event = _decode(line)
+        if event is None:
+            skipped += 1
+            continue
+        engine = str(event.fields.get("engine", ""))
+        if event.name == "ledger.opened" and engine in replays:
+            # Logs are appended to: the same name again is another ledger, from its first event.
+            finished.append(replays.pop(engine).finish())
+        if engine not in replays:
+            replays[engine] = Replay(engine)
+        replays[engine].feed(event)
+    finished.extend(replay.finish() for replay in replays.values() if replay.saw_ledger)
+    return TraceAudit(engines=tuple(finished), lines=total, skipped_lines=skipped)
+
+
+def _decode(line: str) -> Event | None:
+    try:
+        fields: object = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(fields, dict):
+        return None
+    known = cast("dict[str, object]", fields)
+    name = known.get("event")
+    return Event(name, known) if isinstance(name, str) else None

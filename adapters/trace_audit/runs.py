@@ -1,0 +1,56 @@
+"""Frozen pages by the log: a run node has a parent and one count, recomputed from events."""
+
+import attrs
+
+__all__ = ["Run", "Runs"]
+
+
+@attrs.define(eq=False)
+class Run:
+    """A node of full, frozen pages."""
+
+    pages: tuple[int, ...]
+    parent: int | None
+    length: int
+    """Pages from the root of the chain to the end of this node."""
+    count: int
+    """Claims and child runs that name this node."""
+
+
+@attrs.define(eq=False)
+class Runs:
+    """All live runs of one engine."""
+
+    _nodes: dict[int, Run] = attrs.field(factory=dict[int, Run])
+
+    def __contains__(self, run: int) -> bool:
+        return run in self._nodes
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def length(self, run: int | None) -> int:
+        """Pages of the whole chain that ends here."""
+        node = None if run is None else self._nodes.get(run)
+        return 0 if node is None else node.length
+
+    def add(self, run: int, pages: tuple[int, ...], parent: int | None) -> None:
+        """A claim froze pages on top of its tip: its count on the parent becomes the node's."""
+        self._nodes[run] = Run(pages, parent, self.length(parent) + len(pages), 1)
+
+    def share(self, run: int) -> None:
+        """One more claim names the run."""
+        self._nodes[run].count += 1
+
+    def drop(self, run: int | None) -> list[tuple[int, tuple[int, ...]]]:
+        """One claim fewer names the run; returns the nodes that nobody names now, with pages."""
+        dropped: list[tuple[int, tuple[int, ...]]] = []
+        while run is not None and run in self._nodes:
+            node = self._nodes[run]
+            node.count -= 1
+            if node.count > 0:
+                break
+            del self._nodes[run]
+            dropped.append((run, node.pages))
+            run = node.parent
+        return dropped

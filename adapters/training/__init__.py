@@ -1,0 +1,1 @@
+"""How the bundled model was made: corpus, tokenizer, training and the figures in its card."""

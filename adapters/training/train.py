@@ -1,0 +1,206 @@
+"""Train the bundled model: about an hour on two cores, to be stopped and taken up at will.
+
+The schedule runs by the clock, not by steps, so that a busy machine trains less but never longer:
+a short warm-up, a constant rate, and a linear cool-down over the last part. A file named
+``cooldown`` in the work directory starts the cool-down early. An average of the weights is
+exported every few minutes, so that a usable model is there long before the end.
+
+    python -m adapters.training.corpus --work-dir DIR
+    python -m adapters.training.train --work-dir DIR --export adapters/models/bundled
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import attrs
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+from torch.nn import functional
+
+from adapters.models.hybrid import HybridConfig
+from adapters.models.weights import random_weights, save_model
+from adapters.training.chunked import chunked_logits
+from adapters.training.corpus import read_corpus
+from adapters.training.data import Windows, encode_documents
+from adapters.training.muon import make_optimizers
+from adapters.training.tokenizer import TOKENIZER_FILE, train_tokenizer
+
+__all__ = ["BUNDLED", "Schedule", "Trainer"]
+
+BUNDLED = HybridConfig(
+    name="tenure-bundled",
+    vocab_size=2048,
+    hidden_size=256,
+    layer_types=("mamba2", "mamba2", "mamba2", "attention", "mamba2", "mamba2", "mamba2"),
+    state_size=32,
+    head_dim=64,
+    expand=2,
+    chunk_size=64,
+    num_heads=4,
+    num_kv_heads=2,
+    attn_head_dim=64,
+    max_model_len=4096,
+    eos_token_ids=(0,),
+)
+BATCH_TOKENS = 4096
+SHORT, LONG = 512, 2048
+MUON_RATE, ADAM_RATE = 0.02, 0.004
+
+
+@attrs.define
+class Schedule:
+    """Learning-rate factor as a function of the seconds spent."""
+
+    total_s: float
+    cooldown_s: float
+    warmup_s: float = 60.0
+
+    def factor(self, spent_s: float) -> float:
+        """Between 0 and 1; reaches 0 at ``total_s``."""
+        left = max(0.0, self.total_s - spent_s)
+        return min(1.0, (spent_s + 1) / self.warmup_s, left / self.cooldown_s)
+
+    def cool_down_from(self, spent_s: float) -> None:
+        """Start the cool-down now if it lies ahead."""
+        self.total_s = min(self.total_s, spent_s + self.cooldown_s)
+
+
+@attrs.define(eq=False, slots=False)
+class Trainer:
+    """Weights, their average, optimizers and data of one run, and how far it has come."""
+
+    config: HybridConfig
+    documents: list[list[int]]
+    schedule: Schedule
+    seed: int = 0
+    spent_s: float = 0.0
+    steps: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        drawn = random_weights(self.config, self.seed, torch.float32)
+        self.weights: dict[str, Tensor] = {n: w.requires_grad_() for n, w in drawn.items()}
+        self.average = {name: w.detach().clone() for name, w in self.weights.items()}
+        self.muon, self.adam = make_optimizers(self.weights, MUON_RATE, ADAM_RATE)
+        self.short = Windows(self.documents, SHORT, self.seed + 1)
+        self.long = Windows(self.documents, LONG, self.seed + 2)
+
+    def step(self) -> float:
+        """One update; long windows come in halfway, every second step. Returns the loss in nats."""
+        started = time.monotonic()
+        late = self.spent_s > self.schedule.total_s / 2
+        windows, length = (self.long, LONG) if late and self.steps % 2 else (self.short, SHORT)
+        tokens = windows.take(BATCH_TOKENS // length)
+        logits = chunked_logits(self.config, self.weights, tokens[:, :-1])
+        loss = functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()  # pyright: ignore[reportUnknownMemberType]
+        self._apply()
+        self.steps += 1
+        self.spent_s += time.monotonic() - started
+        return loss.item()
+
+    def _apply(self) -> None:
+        factor = self.schedule.factor(self.spent_s)
+        self.muon.rate = MUON_RATE * factor
+        for group in self.adam.param_groups:
+            group["lr"] = ADAM_RATE * factor
+        torch.nn.utils.clip_grad_norm_(self.weights.values(), 1.0)
+        self.muon.step()
+        self.adam.step()
+        blend = max(0.01, 1 / (self.steps + 1))
+        with torch.no_grad():
+            for name, weight in self.weights.items():
+                self.average[name].lerp_(weight, blend)
+                weight.grad = None
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint, whole or not at all."""
+        state = {
+            "weights": self.weights,
+            "average": self.average,
+            "muon": self.muon.state_dict(),
+            "adam": self.adam.state_dict(),
+            "taken": (self.short.taken, self.long.taken),
+            "progress": (self.spent_s, self.steps, self.schedule.total_s),
+        }
+        torch.save(state, path.with_suffix(".new"))
+        path.with_suffix(".new").replace(path)
+
+    def load(self, path: Path) -> None:
+        """Take up a checkpoint of the same configuration and corpus."""
+        state = torch.load(path)
+        for name, weight in self.weights.items():
+            weight.data.copy_(state["weights"][name])
+            self.average[name].copy_(state["average"][name])
+        self.muon.load_state_dict(state["muon"])
+        self.adam.load_state_dict(state["adam"])
+        self.short.taken, self.long.taken = state["taken"]
+        self.spent_s, self.steps, self.schedule.total_s = state["progress"]
+
+
+def run(trainer: Trainer, work_dir: Path, export: Path, export_every_s: float) -> None:
+    """Train to the end of the schedule, with a line, a checkpoint and an export now and then."""
+    checkpoint, begun = work_dir / "checkpoint.pt", time.monotonic()
+    if checkpoint.exists():
+        trainer.load(checkpoint)
+    exports = int(trainer.spent_s / export_every_s)
+    losses: list[float] = []
+    while trainer.spent_s < trainer.schedule.total_s:
+        losses.append(trainer.step())
+        if (work_dir / "cooldown").exists():
+            (work_dir / "cooldown").unlink()
+            trainer.schedule.cool_down_from(trainer.spent_s)
+        if trainer.steps % 25 == 0:
+            speed = BATCH_TOKENS * len(losses) / (time.monotonic() - begun)
+            recent = sum(losses[-25:]) / len(losses[-25:])
+            print(
+                f"step {trainer.steps}  {trainer.spent_s / 60:.1f} min  loss {recent:.4f}  "
+                f"{speed:.0f} tokens/s  epoch {epochs(trainer):.2f}",
+                flush=True,
+            )
+        if trainer.steps % 100 == 0:
+            trainer.save(checkpoint)
+        if trainer.spent_s > (exports + 1) * export_every_s:
+            exports += 1
+            save_model(export, trainer.config, trainer.average)
+    trainer.save(checkpoint)
+    save_model(export, trainer.config, trainer.weights)
+
+
+def epochs(trainer: Trainer) -> float:
+    """How often the training text has been read, over both window lengths."""
+    short = trainer.short.taken / trainer.short.per_epoch
+    return short + trainer.long.taken / trainer.long.per_epoch
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train the bundled model.")
+    parser.add_argument("--work-dir", type=Path, required=True, help="corpus and checkpoints")
+    parser.add_argument("--export", type=Path, required=True, help="where the model goes")
+    parser.add_argument("--minutes", type=float, default=70.0)
+    parser.add_argument("--cooldown-minutes", type=float, default=20.0)
+    parser.add_argument("--export-every-minutes", type=float, default=10.0)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    work_dir: Path = options.work_dir
+    export: Path = options.export
+    torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(True)
+    training = [document for document in read_corpus(work_dir) if not document.held_out]
+    if (work_dir / "checkpoint.pt").exists():
+        tokenizer = Tokenizer.from_file(str(export / TOKENIZER_FILE))
+    else:
+        texts = (document.text for document in training)
+        tokenizer = train_tokenizer(texts, BUNDLED.vocab_size, export)
+    schedule = Schedule(60 * options.minutes, 60 * options.cooldown_minutes)
+    trainer = Trainer(BUNDLED, encode_documents(tokenizer, training), schedule)
+    size = sum(weight.numel() for weight in trainer.weights.values())
+    tokens = sum(map(len, trainer.documents))
+    text_bytes = sum(len(document.text) for document in training)
+    print(f"{size} parameters, {tokens} tokens, {text_bytes / tokens:.2f} bytes per token")
+    run(trainer, work_dir, export, 60 * options.export_every_minutes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""The one turn that a session runs: its bookkeeping, its alarms, and how it is put together."""
+
+from collections.abc import Callable
+
+import attrs
+
+from kernel.actor import Timer
+from kernel.errors import (
+    PromptTooLong,
+    QueueTimeout,
+    RequestAborted,
+    StallTimeout,
+    TurnTimeout,
+    ValidationError,
+)
+from kernel.ids import TurnId
+from kernel.messages import AlarmKind, CancelReason
+from kernel.output_buffer import TurnEnd
+from kernel.outputs import FinishReason
+from kernel.reply import Reply
+from kernel.sampling_key import turn_key
+from kernel.session_state import SessionState
+from kernel.turn import OpenTurn, TurnRequest
+from ownership import CustodianId
+
+__all__ = ["ActiveTurn", "SessionLimits", "cancelled_end", "open_turn"]
+
+
+@attrs.frozen
+class SessionLimits:
+    """The numbers that a session checks a turn against."""
+
+    max_len: int
+    """Most tokens of one sequence: what the model and an empty pool hold."""
+    limit_name: str
+    """What sets it, for the error."""
+    page_size: int
+    eos_token_ids: tuple[int, ...]
+    mail_bound: int
+
+
+@attrs.define(eq=False)
+class ActiveTurn:
+    """A turn between its start and its outcome."""
+
+    request: TurnRequest
+    scheduler_incarnation: int = 0
+    is_interrupted: bool = False
+    keep: int | None = None
+    """What an accepted interrupt keeps at most; ``None``: all."""
+    interrupts: list[Reply[int]] = attrs.field(factory=list[Reply[int]])
+    alarms: dict[AlarmKind, Timer] = attrs.field(factory=dict[AlarmKind, Timer])
+
+    @property
+    def id(self) -> TurnId:
+        return self.request.id
+
+    def accept_interrupt(self, keep: int | None, reply: Reply[int]) -> None:
+        """Two interrupts keep the smaller number."""
+        self.interrupts.append(reply)
+        self.is_interrupted = True
+        if keep is not None:
+            self.keep = keep if self.keep is None else min(keep, self.keep)
+
+    def end_of(self, kept: int, reason: FinishReason, stop_token: int | None) -> TurnEnd:
+        """The outcome of a finished turn: the smallest of what each side keeps."""
+        stop_reason: str | int | None = stop_token
+        output = self.request.output
+        if stop_token is not None and stop_token not in self.request.params.stop_token_ids:
+            stop_reason = None
+        if self.keep is not None and self.keep < kept:
+            kept, reason, stop_reason = self.keep, "interrupt", None
+        hit = output.stop_hit
+        if hit is not None and hit.kept_tokens <= kept:
+            kept, reason, stop_reason = hit.kept_tokens, "stop", hit.stop
+        return TurnEnd(reason, kept, stop_reason)
+
+    def arm(self, kind: AlarmKind, timer: Timer) -> None:
+        """Replace the alarm of a kind."""
+        self.disarm(kind)
+        self.alarms[kind] = timer
+
+    def disarm(self, kind: AlarmKind) -> None:
+        """Cancel the alarm of a kind, if it is armed."""
+        timer = self.alarms.pop(kind, None)
+        if timer is not None:
+            timer.cancel()
+
+    def settle(self, end: TurnEnd) -> None:
+        """Tell everybody who waits for this turn how it ended."""
+        for kind in tuple(self.alarms):
+            self.disarm(kind)
+        self.request.output.finish(end)
+        for reply in self.interrupts:
+            if end.error is not None:
+                reply.fail(end.error)
+            else:
+                reply.answer(end.kept)
+
+
+def cancelled_end(request: TurnRequest, reason: CancelReason) -> TurnEnd:
+    """The outcome of a cancelled turn."""
+    name = request.id
+    match reason:
+        case "abort":
+            return TurnEnd("abort", 0, error=RequestAborted(request_id=name))
+        case "queue_timeout":
+            error = QueueTimeout(request_id=name, limit_s=request.queue_timeout_s or 0.0)
+            return TurnEnd("timeout", 0, error=error)
+        case "timeout":
+            return TurnEnd(
+                "timeout", 0, error=TurnTimeout(request_id=name, limit_s=request.timeout_s or 0.0)
+            )
+        case "stall_timeout":
+            stall = StallTimeout(request_id=name, limit_s=request.stall_timeout_s or 0.0)
+            return TurnEnd("timeout", 0, error=stall)
+
+
+def open_turn(
+    request: TurnRequest,
+    state: SessionState,
+    limits: SessionLimits,
+    *,
+    session: CustodianId,
+    turn_number: int,
+    now: Callable[[], float],
+) -> OpenTurn:
+    """Put a turn together for the scheduler.
+
+    Raises:
+        ValidationError: there is nothing to absorb.
+        PromptTooLong: the turn can never fit, not even into an empty engine.
+    """
+    params = request.params
+    prompt = len(state.log) + len(request.tokens)
+    if not prompt or (request.kind == "append" and not request.tokens):
+        raise ValidationError(
+            parameter="prompt", value="", why="it is empty; give at least one token"
+        )
+    generates = request.kind == "generate"
+    wanted = (1 if params.max_tokens is None else params.max_tokens) if generates else 0
+    if prompt + wanted > limits.max_len:
+        raise PromptTooLong(
+            prompt_tokens=prompt,
+            max_tokens=params.max_tokens if generates else 0,
+            limit=limits.max_len,
+            limit_name=limits.limit_name,
+        )
+    seed = request.seed if params.seed is None else params.seed
+    eos = () if params.ignore_eos else limits.eos_token_ids
+    request.output.prompt_tokens = prompt
+    return OpenTurn(
+        id=request.id,
+        session=session,
+        history=state.log,
+        history_len=len(state.log),
+        new=list(request.tokens),
+        input_len=len(request.tokens),
+        base=state.base,
+        kind=request.kind,
+        absorb_first=(
+            state.position > 0 and len(state.log) - state.position > limits.page_size
+        ),
+        max_tokens=limits.max_len - prompt if params.max_tokens is None else params.max_tokens,
+        min_tokens=params.min_tokens,
+        stop_ids=frozenset((*eos, *params.stop_token_ids)),
+        temperature=params.temperature,
+        top_k=params.top_k,
+        top_p=params.top_p,
+        key=turn_key(seed, turn_number),
+        output=request.output,
+        absorbed_before=state.absorbed,
+        priority=request.priority,
+        tenant=request.tenant,
+        deadline_s=None if request.timeout_s is None else now() + request.timeout_s,
+    )

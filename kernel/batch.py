@@ -1,0 +1,53 @@
+"""One step out of the running turns: every decode row, then prefill chunks in order of rank."""
+
+from collections.abc import Sequence
+
+from kernel.step import DeviceLimits, PlannedRow
+from kernel.turn import OpenTurn
+
+__all__ = ["build_step"]
+
+
+def build_step(
+    running: Sequence[OpenTurn], limits: DeviceLimits
+) -> tuple[list[OpenTurn], list[PlannedRow]]:
+    """Choose whose rows are in the next step, and what each absorbs.
+
+    Rows that need one token (decoding, or the last of a prompt) come first, since there are at
+    most ``max_rows`` of them and the budget is never smaller; what is left of the budget goes to
+    prefill chunks, the most senior turn first. So the most senior turn advances in every step.
+
+    Args:
+        running: turns that hold a claim, sorted by rank.
+        limits: the largest step.
+
+    Returns:
+        The turns and their rows, in the same order; empty when nothing can run.
+    """
+    turns: list[OpenTurn] = []
+    rows: list[PlannedRow] = []
+    chunked: list[OpenTurn] = []
+    budget = limits.max_step_tokens
+    for turn in running:
+        known = turn.history_len + len(turn.new)
+        if known > turn.covered:
+            continue
+        if turn.position + 1 == turn.target:
+            turns.append(turn)
+            rows.append(_row(turn, 1))
+            budget -= 1
+        else:
+            chunked.append(turn)
+    for turn in chunked:
+        size = min(turn.target - turn.position, budget)
+        if size > 0:
+            turns.append(turn)
+            rows.append(_row(turn, size))
+            budget -= size
+    return turns, rows
+
+
+def _row(turn: OpenTurn, size: int) -> PlannedRow:
+    end = turn.position + size
+    sampling = turn.sampling() if turn.draws and end == turn.target else None
+    return PlannedRow(turn.tokens(turn.position, end), sampling)

@@ -1,0 +1,185 @@
+"""What an engine is opened with, and the numbers that follow once the model is known."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self, cast, get_args
+
+import attrs
+
+from kernel import checks
+from kernel.errors import ValidationError
+from kernel.step import ModelSpec
+
+__all__ = ["EngineConfig", "ResolvedLimits", "SchedulingPolicy", "resolve"]
+
+SchedulingPolicy = Literal["fcfs", "priority", "fair", "deadline"]
+
+_DEFAULT_CONTEXT = 2048
+"""Tokens per running sequence that the default number of pages holds, if the model can."""
+
+
+def _own_copy(value: Mapping[str, float]) -> Mapping[str, float]:
+    return dict(value)
+
+
+@attrs.frozen(kw_only=True)
+class EngineConfig:
+    """How an engine is opened; every field has a sensible default and is checked at once.
+
+    Raises:
+        ValidationError: a value is out of range or contradicts another.
+    """
+
+    model: str = "bundled"
+    """A name that a device knows (``"bundled"``, ``"fake"``) or a model directory."""
+    device: str = "cpu"
+    dtype: str = "auto"
+    max_num_seqs: int = 64
+    """Most rows in a step, that is, turns that run at once."""
+    num_slots: int | None = None
+    """Recurrent states on the device; ``None``: one for each of ``max_num_seqs``; 1 is enough."""
+    num_pages: int | None = None
+    """Key/value pages; ``None``: enough for ``max_num_seqs`` sequences of 2,048 tokens."""
+    page_size: int = 16
+    """Token positions of a page."""
+    max_num_batched_tokens: int = 512
+    """Most tokens in a step; at least ``max_num_seqs``, so that every decode row finds room."""
+    max_model_len: int | None = None
+    """Most tokens of one sequence; ``None``: what the model allows."""
+    max_sessions: int = 10_000
+    max_num_queued_reqs: int = 1024
+    max_num_queued_tokens: int = 1_000_000
+    scheduling_policy: SchedulingPolicy = "fcfs"
+    priority_weight_s: float = 10.0
+    """Policy ``"priority"``: seconds of waiting that one level of priority is worth."""
+    tenant_weights: Mapping[str, float] = attrs.field(
+        factory=dict[str, float], converter=_own_copy, hash=False
+    )
+    """Policy ``"fair"``: shares by tenant; a tenant that isn't named has weight 1."""
+    seed: int = 0
+    """Draws of requests without a seed of their own are a function of this and the request's id."""
+    idle_timeout_s: float | None = None
+    """A session unused for so long is closed; ``None``: never. A session's own value goes first."""
+    step_timeout_s: float = 60.0
+    """A step that takes longer counts as the death of the device's worker."""
+    stop_timeout_s: float = 10.0
+    """How long closing waits for the step that runs."""
+    max_restarts: int = 3
+    """Deaths of one actor within ``restart_window_s`` that the engine survives."""
+    restart_window_s: float = 60.0
+    max_output_bytes_per_turn: int = 1 << 20
+    """UTF-8 bytes that may wait for a slow consumer of one turn."""
+    log_events: bool = True
+    """Write one structlog event for each change of owner, launch and landing."""
+    log_text: bool = False
+    """Let events carry prompt and output text."""
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("model", "device", "dtype"):
+            checks.strings(name, getattr(self, name))
+        self._check_counts()
+        self._check_durations()
+        checks.truth("log_events", self.log_events)
+        checks.truth("log_text", self.log_text)
+        if self.scheduling_policy not in get_args(SchedulingPolicy):
+            known = ", ".join(get_args(SchedulingPolicy))
+            raise ValidationError(
+                parameter="scheduling_policy", value=self.scheduling_policy, why=f"use {known}"
+            )
+        for tenant, weight in self.tenant_weights.items():
+            checks.number(f"tenant_weights[{tenant!r}]", weight, above=0)
+
+    def _check_counts(self) -> None:
+        for name in (
+            "max_num_seqs",
+            "page_size",
+            "max_num_batched_tokens",
+            "max_sessions",
+            "max_num_queued_reqs",
+            "max_num_queued_tokens",
+            "max_output_bytes_per_turn",
+        ):
+            checks.integer(name, getattr(self, name), least=1)
+        for name in ("seed", "max_restarts"):
+            checks.integer(name, getattr(self, name), least=0)
+        for name in ("num_slots", "num_pages"):
+            if getattr(self, name) is not None:
+                checks.integer(name, getattr(self, name), least=0)
+        if self.max_model_len is not None:
+            checks.integer("max_model_len", self.max_model_len, least=2)
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValidationError(
+                parameter="max_num_batched_tokens",
+                value=self.max_num_batched_tokens,
+                why=f"it is less than max_num_seqs={self.max_num_seqs}; a step has a token a row",
+            )
+
+    def _check_durations(self) -> None:
+        checks.seconds("idle_timeout_s", self.idle_timeout_s)
+        for name in ("step_timeout_s", "stop_timeout_s", "restart_window_s"):
+            checks.number(name, getattr(self, name), above=0)
+        checks.number("priority_weight_s", self.priority_weight_s)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, object]) -> Self:
+        """Build from names and values, as read from JSON or a command line.
+
+        Raises:
+            ValidationError: an unknown name (the message tells the near ones) or a bad value.
+        """
+        checks.known_names(given, attrs.fields_dict(cls), of="EngineConfig")
+        return cls(**cast("dict[str, Any]", dict(given)))
+
+
+@attrs.frozen(kw_only=True)
+class ResolvedLimits:
+    """The numbers of an open engine; all of them known, none ``None``."""
+
+    num_slots: int
+    """0: the model keeps no recurrent state."""
+    num_pages: int
+    """0: the model has no attention layers."""
+    page_size: int
+    max_model_len: int
+    max_rows: int
+    max_step_tokens: int
+
+
+def resolve(config: EngineConfig, model: ModelSpec) -> ResolvedLimits:
+    """Work out the numbers that depend on the model.
+
+    Raises:
+        ValidationError: ``max_model_len`` beyond the model's, no slot or page for a model that
+            needs them, or some for a model that has no use for them.
+    """
+    length = model.max_model_len if config.max_model_len is None else config.max_model_len
+    if length > model.max_model_len:
+        raise ValidationError(
+            parameter="max_model_len",
+            value=length,
+            why=f"{model.name} holds at most {model.max_model_len} tokens",
+        )
+    pages_each = -(-min(length, _DEFAULT_CONTEXT) // config.page_size)
+    return ResolvedLimits(
+        num_slots=_pool(
+            "num_slots", config.num_slots, model, model.uses_slots, config.max_num_seqs
+        ),
+        num_pages=_pool(
+            "num_pages", config.num_pages, model, model.uses_pages, config.max_num_seqs * pages_each
+        ),
+        page_size=config.page_size,
+        max_model_len=length,
+        max_rows=config.max_num_seqs,
+        max_step_tokens=config.max_num_batched_tokens,
+    )
+
+
+def _pool(name: str, given: int | None, model: ModelSpec, used: bool, default: int) -> int:
+    if given is None:
+        return default if used else 0
+    if used and not given:
+        raise ValidationError(parameter=name, value=0, why=f"{model.name} needs at least 1")
+    if given and not used:
+        raise ValidationError(
+            parameter=name, value=given, why=f"{model.name} has no use for any; leave it out"
+        )
+    return given

@@ -1,0 +1,37 @@
+"""Everything that could differ from run to run, in one injected place.
+
+The kernel takes time, the order of dispatch, fresh ids and the delivery of completions from an
+:class:`Environment` and from nowhere else. Production uses the defaults; the explorer and the
+simulator put their own in and get the same actors on a deterministic world.
+"""
+
+import itertools
+import time
+from collections import defaultdict
+from collections.abc import Callable
+
+import attrs
+
+__all__ = ["Environment"]
+
+
+def _counting_ids() -> Callable[[str], str]:
+    counters: dict[str, itertools.count[int]] = defaultdict(lambda: itertools.count(1))
+    return lambda prefix: f"{prefix}-{next(counters[prefix])}"
+
+
+@attrs.define(eq=False)
+class Environment:
+    """The world as the kernel sees it."""
+
+    clock: Callable[[], float] = time.monotonic
+    """Seconds on a clock that never goes back."""
+
+    choose: Callable[[int], int] | None = None
+    """Which of ``n`` ready mailboxes is served next; ``None`` is first come, first served."""
+
+    new_id: Callable[[str], str] = attrs.field(factory=_counting_ids)
+    """A fresh id that begins with the prefix; unique within one engine."""
+
+    wrap_completion: Callable[[Callable[[], None]], Callable[[], None]] | None = None
+    """Stands between a device's completion and its delivery, where a test wants to hold it."""

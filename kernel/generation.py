@@ -1,0 +1,51 @@
+"""``Engine.generate``: vLLM's shape, an iterator of cumulative results."""
+
+from typing import Self
+
+from kernel.outputs import CompletionOutput, RequestOutput
+from kernel.request import RunningTurn
+
+__all__ = ["Generation"]
+
+
+class Generation:
+    """An async iterator with ``aclose``; the request is submitted at the first step.
+
+    Abandoning it cancels the request: ``aclose`` does, and so does its collection, because a
+    cancel is one synchronous post.
+    """
+
+    def __init__(self, turn: RunningTurn) -> None:
+        self._turn = turn
+        self._is_open = False
+        self._text = ""
+        self._tokens: tuple[int, ...] = ()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> RequestOutput:
+        if not self._is_open:
+            self._is_open = True
+            await self._turn.__aenter__()
+        try:
+            delta = await anext(self._turn)
+        except BaseException:
+            self._turn.cancel()
+            raise
+        if delta.finish_reason is not None:
+            return self._turn.result
+        self._text += delta.text
+        self._tokens += delta.token_ids
+        return RequestOutput(
+            request_id=self._turn.request_id,
+            outputs=(CompletionOutput(text=self._text, token_ids=self._tokens),),
+            finished=False,
+        )
+
+    async def aclose(self) -> None:
+        """Cancel the request if it is under way; idempotent."""
+        self._turn.cancel()
+
+    def __del__(self) -> None:
+        self._turn.cancel_from_anywhere()

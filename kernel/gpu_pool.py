@@ -1,0 +1,152 @@
+"""The GPU pool: the device's door. It starts steps and reports their ends; it owns nothing.
+
+A step's claims stand in a lease, whose custodian is the device. The completion is a message that
+the device's thread posts, never the result of an await, so nothing that is cancelled can make a
+slot look free while the device still writes to it.
+
+A step past its deadline is a death of this actor. Its leases go into quarantine, a successor
+with a new worker takes over at once, and the old leases land (as failed) when the old worker
+completes them or is proven to have ended.
+"""
+
+from collections.abc import Callable
+from typing import assert_never, final
+
+from kernel.actor import Actor, Address, System, Timer
+from kernel.errors import EngineFault
+from kernel.ids import GPU_POOL, SCHEDULER
+from kernel.messages import (
+    Down,
+    LaunchStep,
+    PoolMessage,
+    SchedulerMessage,
+    StepCompleted,
+    StepLanded,
+    StepOverdue,
+    WorkerEnded,
+)
+from kernel.quarantine import Quarantine
+from kernel.step import (
+    CopyOf,
+    DeviceStep,
+    DeviceWorker,
+    PageCopy,
+    PlannedRow,
+    StepFault,
+    StepReport,
+    StepRow,
+)
+from ownership import CopyFrom, Lease, Ledger, Placement
+
+__all__ = ["GpuPool"]
+
+
+@final
+class GpuPool(Actor[PoolMessage]):
+    """Runs one step at a time on one worker.
+
+    Args:
+        worker: the device's worker; used by this incarnation alone.
+        step_timeout_s: how long a step may take before this actor dies of it.
+        on_step: told of each completed step.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        ledger: Ledger,
+        worker: DeviceWorker,
+        quarantine: Quarantine,
+        *,
+        step_timeout_s: float,
+        on_step: Callable[[StepReport], None],
+    ) -> None:
+        super().__init__(GPU_POOL, system, mail_bound=64)
+        self._ledger = ledger
+        self._view = ledger.view
+        self.worker = worker
+        self._quarantine = quarantine
+        self._step_timeout_s = step_timeout_s
+        self._on_step = on_step
+        self._here: Address[PoolMessage] = Address(GPU_POOL)
+        self._scheduler: Address[SchedulerMessage] = Address(SCHEDULER)
+        self.leases: dict[int, Lease] = {}
+        self._deadlines: dict[int, Timer] = {}
+
+    def handle(self, message: PoolMessage, /) -> None:
+        """Take one message."""
+        match message:
+            case LaunchStep():
+                self._launch(message)
+            case StepCompleted():
+                self._complete(message)
+            case StepOverdue():
+                if message.step in self.leases:
+                    why = f"step {message.step} took longer than {self._step_timeout_s:g} s"
+                    raise EngineFault(actor=GPU_POOL, why=why)
+            case WorkerEnded():
+                for step in message.steps:
+                    self._land_abandoned(step, "the worker ended before the step was done")
+            case Down():
+                pass
+            case _:
+                assert_never(message)
+
+    def refuse(self, message: PoolMessage, error: BaseException, /) -> None:
+        """A step that never reached the device lands as failed; a completion is not lost."""
+        if isinstance(message, LaunchStep):
+            self._land(message.lease, StepFault(str(error)))
+        elif isinstance(message, StepCompleted):
+            self._land_abandoned(message.step, str(error))
+        elif isinstance(message, WorkerEnded):
+            for step in message.steps:
+                self._land_abandoned(step, str(error))
+
+    def _launch(self, message: LaunchStep) -> None:
+        step, lease = message.step, message.lease
+        self.leases[step] = lease
+        freed_slots, freed_pages = self._ledger.drain_freed()
+        rows = tuple(map(_row, message.rows, self._view.placements(lease)))
+        deadline = self.system.now() + self._step_timeout_s
+        overdue = StepOverdue(step)
+        self._deadlines[step] = self.system.call_at(
+            deadline, lambda: self.system.post(self._here, overdue, self.name)
+        )
+
+        def done(report: StepReport) -> None:
+            self.system.post_from_thread(self._here, StepCompleted(step, report))
+
+        self.worker.submit(DeviceStep(step, rows, freed_slots, freed_pages), done)
+
+    def _complete(self, message: StepCompleted) -> None:
+        lease = self.leases.pop(message.step, None)
+        if lease is None:
+            self._land_abandoned(message.step, "its step completed after the pool's death")
+            return
+        self._deadlines.pop(message.step).cancel()
+        self._on_step(message.report)
+        self._land(lease, message.report)
+
+    def _land_abandoned(self, step: int, why: str) -> None:
+        lease = self._quarantine.release(step)
+        if lease is not None:
+            self._land(lease, StepFault(why))
+
+    def _land(self, lease: Lease, report: StepReport) -> None:
+        self.system.post(self._scheduler, StepLanded(lease, report), self.name)
+
+
+def _row(planned: PlannedRow, place: Placement) -> StepRow:
+    initial = place.initial
+    tail = place.tail_copy
+    return StepRow(
+        place.slot,
+        CopyOf(initial.slot) if isinstance(initial, CopyFrom) else initial,
+        place.position,
+        planned.tokens,
+        place.pages,
+        PageCopy(tail.source, tail.target) if tail is not None else None,
+        planned.sampling,
+    )
+
+

@@ -1,0 +1,84 @@
+"""Looking into a running engine: statistics, health, sessions. Reads, never changes."""
+
+from kernel.core import Core
+from kernel.outputs import EngineStats, Health, SessionInfo
+from kernel.session import SessionActor
+
+__all__ = ["health", "session_info", "stats"]
+
+
+def stats(core: Core) -> EngineStats:
+    """Gauges of this moment and counters since opening. O(capacity): it audits."""
+    audit = core.ledger.audit()
+    capacity = core.ledger.view.capacity
+    scheduler = core.scheduler
+    counters, ends = core.counters, core.session_counters
+    return EngineStats(
+        num_requests_running=len(scheduler.roster.running) if scheduler else 0,
+        num_requests_waiting=len(scheduler.roster.waiting) if scheduler else 0,
+        num_queued_tokens=core.door.queued_tokens,
+        num_sessions=sum(not actor.is_one_shot for actor in core.sessions.values()),
+        slots_total=capacity.slots,
+        slots_free=audit.free_slots,
+        slots_batch=audit.batch,
+        slots_session=audit.session,
+        slots_cache=audit.cache,
+        slots_draining=audit.draining,
+        slots_quarantined=audit.quarantined,
+        pages_total=capacity.pages,
+        pages_free=audit.free_pages,
+        pages_quarantined=core.ledger.view.quarantined_pages,
+        steps=counters.steps,
+        turns_finished=ends.finished,
+        turns_cancelled=ends.cancelled,
+        turns_failed=ends.failed,
+        prompt_tokens=counters.prefill_tokens,
+        generation_tokens=counters.generated_tokens,
+        cached_tokens=counters.cached_tokens,
+        recomputed_tokens=counters.recomputed_tokens,
+        preemptions=counters.preemptions,
+        rollbacks=core.ledger.view.counters.rollbacks,
+        forced_parks=counters.forced_parks,
+        reclaimed=core.ledger.view.counters.reclaimed,
+        restarts=core.restarts,
+    )
+
+
+def health(core: Core, *, is_running: bool) -> Health:
+    """Whether the engine serves, and what it has lost to hanging steps."""
+    view = core.ledger.view
+    scheduler = core.scheduler
+    flight = scheduler.flight if scheduler is not None else None
+    limit_s = core.config.step_timeout_s
+    stalled = flight is not None and core.dispatcher.now() - flight.launched_at > limit_s / 2
+    return Health(
+        live=is_running and core.failure is None,
+        ready=is_running and core.door.closed_by is None,
+        stalled=stalled,
+        quarantined_slots=view.quarantined_slots,
+        quarantined_pages=view.quarantined_pages,
+        why="" if core.door.closed_by is None else str(core.door.closed_by),
+    )
+
+
+def session_info(core: Core, actor: SessionActor) -> SessionInfo:
+    """One session at this moment."""
+    state = actor.state
+    claim = None if state.state is None else core.ledger.view.describe(state.state)
+    pages = 0 if claim is None else -(-claim.position // core.limits.page_size)
+    has_pages = core.limits.num_pages > 0
+    page_bytes = core.limits.page_size * core.model.page_token_bytes if has_pages else 0
+    slot_bytes = core.model.slot_bytes if core.limits.num_slots else 0
+    return SessionInfo(
+        session_id=actor.session_id,
+        state=actor.phase,
+        num_tokens=len(state.log),
+        position=state.position,
+        pending_tokens=len(state.log) - state.position,
+        version=state.version,
+        place="log" if claim is None else "device",
+        bytes=0 if claim is None else slot_bytes + pages * page_bytes,
+        turns=actor.turns,
+        last_used_s=actor.last_used_at,
+        detached=actor.is_detached,
+    )

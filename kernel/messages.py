@@ -1,0 +1,307 @@
+"""Every message of the kernel: concrete, frozen, in closed unions.
+
+``carries`` names the fields that are ownership handles; the mailbox moves their custody on every
+hop. A lease isn't among them: its custodian is the device from launch to landing, whoever passes
+its name along.
+"""
+
+from typing import ClassVar, Literal
+
+import attrs
+
+from kernel.ids import TurnId
+from kernel.reply import Reply
+from kernel.step import PlannedRow, StepReport
+from kernel.turn import OpenTurn, TurnRequest
+from ownership import Base, BaseName, BatchOwned, CustodianId, Lease
+
+__all__ = [
+    "PhaseAbsorbed",
+    "Cancel",
+    "CancelReason",
+    "CancelTurn",
+    "CloseSession",
+    "Continue",
+    "Down",
+    "EndReason",
+    "ForgetIdle",
+    "GaveUp",
+    "GiveUp",
+    "Interrupt",
+    "InterruptTurn",
+    "LaunchStep",
+    "PoolMessage",
+    "Rested",
+    "SchedulerMessage",
+    "SessionMessage",
+    "StartTurn",
+    "StepCompleted",
+    "StepLanded",
+    "StepOverdue",
+    "StopFound",
+    "Submit",
+    "Tick",
+    "TurnAlarm",
+    "TurnEnded",
+    "TurnFailed",
+    "TurnFinished",
+    "WorkerEnded",
+]
+
+EndReason = Literal["stop", "length", "interrupt"]
+CancelReason = Literal["abort", "queue_timeout", "timeout", "stall_timeout"]
+AlarmKind = Literal["queue_timeout", "timeout", "stall_timeout"]
+
+
+@attrs.frozen
+class Down:
+    """An actor died; business that was open with this incarnation has failed."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    name: CustodianId
+    incarnation: int
+    why: str
+
+
+# To a session
+
+
+@attrs.frozen
+class StartTurn:
+    """A caller wants a turn. Answered exactly once through ``request.accepted``."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    request: TurnRequest
+
+
+@attrs.frozen
+class CancelTurn:
+    """The caller of a turn has left, or a deadline has passed. Names its turn."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    turn: TurnId
+    reason: CancelReason
+
+
+@attrs.frozen
+class InterruptTurn:
+    """End a turn and keep ``keep`` generated tokens (``None``: all that there are)."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    turn: TurnId | None
+    keep: int | None
+    reply: Reply[int]
+
+
+@attrs.frozen
+class StopFound:
+    """The text of a turn reached a stop string (it stands in the output), or can't be decoded."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    turn: TurnId
+    error: BaseException | None = None
+
+
+@attrs.frozen
+class TurnAlarm:
+    """A deadline of a turn has passed."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    turn: TurnId
+    kind: AlarmKind
+
+
+@attrs.frozen
+class ForgetIdle:
+    """The idle timer of a session has run out; ``rest`` names the rest that it was armed for."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    rest: int
+
+
+@attrs.frozen
+class CloseSession:
+    """Close now, whatever the session does."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    error: BaseException | None = None
+
+
+@attrs.frozen
+class TurnFinished:
+    """A turn ran to an end; ``claim`` is its state, to be committed or rolled back."""
+
+    carries: ClassVar[tuple[str, ...]] = ("claim",)
+    turn: TurnId
+    reason: EndReason
+    stop_token: int | None
+    kept: int
+    claim: BatchOwned
+
+
+@attrs.frozen
+class TurnEnded:
+    """A turn was interrupted where it has no state: queued, preempted, or before its first step."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    turn: TurnId
+    kept: int
+
+
+@attrs.frozen
+class TurnFailed:
+    """A turn failed; nothing of it is left at the scheduler."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    turn: TurnId
+    error: BaseException
+
+
+@attrs.frozen
+class PhaseAbsorbed:
+    """First phase of a turn: the session's pending tokens are absorbed, to be committed now."""
+
+    carries: ClassVar[tuple[str, ...]] = ("claim",)
+    turn: TurnId
+    claim: BatchOwned
+
+
+@attrs.frozen
+class GiveUp:
+    """The pool is short: give up the named state. Answered exactly once by :class:`GaveUp`."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    base: BaseName
+
+
+SessionMessage = (
+    StartTurn
+    | CancelTurn
+    | InterruptTurn
+    | StopFound
+    | TurnAlarm
+    | ForgetIdle
+    | CloseSession
+    | TurnFinished
+    | TurnEnded
+    | TurnFailed
+    | PhaseAbsorbed
+    | GiveUp
+    | Down
+)
+
+
+# To the scheduler
+
+
+@attrs.frozen
+class Submit:
+    """A turn to run. It holds no handle and pins nothing; it names its base."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    turn: OpenTurn
+
+
+@attrs.frozen
+class Continue:
+    """The first phase of a turn was committed; go on from there."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    turn: TurnId
+    base: Base
+
+
+@attrs.frozen
+class Cancel:
+    """Forget a turn: its session already has."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    turn: TurnId
+
+
+@attrs.frozen
+class Interrupt:
+    """End a turn at its landing, keeping at most ``keep`` generated tokens."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    turn: TurnId
+    keep: int | None
+    reason: EndReason
+
+
+@attrs.frozen
+class GaveUp:
+    """The answer to :class:`GiveUp`: ``moved`` is False when there was nothing to give."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    base: BaseName
+    moved: bool
+
+
+@attrs.frozen
+class Rested:
+    """A session came to rest, closed, or handled a death: what it holds has changed."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+
+
+@attrs.frozen
+class StepLanded:
+    """The device is done with a lease."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    lease: Lease
+    report: StepReport
+
+
+@attrs.frozen
+class Tick:
+    """The scheduler's message to itself: all mail that came before has been seen."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+
+
+SchedulerMessage = (
+    StepLanded | Tick | Submit | Rested | Cancel | Interrupt | Continue | GaveUp | Down
+)
+
+
+# To the GPU pool
+
+
+@attrs.frozen
+class LaunchStep:
+    """Run a step over the claims of a lease, one row a claim."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    lease: Lease
+    step: int
+    rows: tuple[PlannedRow, ...]
+
+
+@attrs.frozen
+class StepCompleted:
+    """The device reports; posted by its thread, exactly once a submitted step."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    step: int
+    report: StepReport
+
+
+@attrs.frozen
+class StepOverdue:
+    """A step has not completed by its deadline."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    step: int
+
+
+@attrs.frozen
+class WorkerEnded:
+    """An abandoned worker is proven to have ended; it left these steps unfinished."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    steps: tuple[int, ...]
+
+
+PoolMessage = LaunchStep | StepCompleted | StepOverdue | WorkerEnded | Down

@@ -1,0 +1,213 @@
+"""What a turn has produced, between the scheduler that appends and the caller who reads.
+
+One growing buffer a turn, at most ``max_tokens`` long, so a slow reader never holds a turn up and
+loses nothing: what it missed is merged into its next delta. Only values are in here. The session
+writes the end, after it has decided what the end is.
+
+Text is decoded at the edge: by the caller when it reads, or, when there are stop strings to find,
+by the dispatcher between two handlers.
+"""
+
+from collections.abc import Callable
+from typing import final
+
+import anyio
+import attrs
+
+from kernel.detokenizer import IncrementalDetokenizer, StopHit
+from kernel.outputs import Delta, FinishReason, Usage
+
+__all__ = ["TurnEnd", "TurnOutput"]
+
+
+@attrs.frozen
+class TurnEnd:
+    """How a turn ended, as decided by its session."""
+
+    reason: FinishReason
+    kept: int
+    """Generated tokens that are in the log."""
+    stop_reason: str | int | None = None
+    error: BaseException | None = None
+    """Raised to the caller instead of a result."""
+
+
+@final
+class TurnOutput:
+    """The output of one turn.
+
+    Args:
+        detokenizer: ``None`` when the caller wants ids only.
+        decode_early: decode as tokens come, to look for stop strings.
+        clock: seconds; used for the timings that the caller is told.
+        on_end: called once, when the end has been written.
+    """
+
+    def __init__(
+        self,
+        detokenizer: IncrementalDetokenizer | None,
+        *,
+        decode_early: bool,
+        clock: Callable[[], float],
+        on_end: Callable[[], None],
+    ) -> None:
+        self.tokens: list[int] = []
+        self.decode_early = decode_early
+        self.submitted_at = clock()
+        self.admitted_at: float | None = None
+        self.first_token_at: float | None = None
+        self.ended_at: float | None = None
+        self.unread_since: float | None = None
+        self.end: TurnEnd | None = None
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.recomputed_tokens = 0
+        self.preemptions = 0
+        self.delivered = 0
+        self.hidden_tail = 0
+        """1 when the last token is a stop token, whose text is not part of the answer."""
+        self._detokenizer = detokenizer
+        self._decoded = 0
+        self._pieces: list[str] = []
+        self._text: list[str] = []
+        self._clock = clock
+        self._on_end = on_end
+        self._event: anyio.Event | None = None
+        self._final_delta_sent = False
+
+    # Written by the scheduler and the session
+
+    def push(self, token: int, *, hidden: bool) -> None:
+        """Append one generated token; ``hidden`` when it ended the turn and has no text."""
+        now = self._clock()
+        if self.first_token_at is None:
+            self.first_token_at = now
+        if self.unread_since is None:
+            self.unread_since = now
+        self.tokens.append(token)
+        self.hidden_tail = int(hidden)
+        if self._event is not None:
+            self._event.set()
+
+    def finish(self, end: TurnEnd) -> None:
+        """Write the end; a second one is ignored."""
+        if self.end is None:
+            self.end = end
+            self.ended_at = self._clock()
+            self._on_end()
+            if self._event is not None:
+                self._event.set()
+
+    # The edge: foreign code runs here
+
+    def decode(self) -> StopHit | None:
+        """Decode what is new; returns the stop string that ends the turn, once there is one.
+
+        Raises whatever the tokenizer raises.
+        """
+        detokenizer = self._detokenizer
+        if detokenizer is None:
+            return None
+        limit = len(self.tokens) - self.hidden_tail
+        if detokenizer.stop_hit is None and limit > self._decoded:
+            piece = detokenizer.push(self.tokens[self._decoded : limit])
+            self._decoded = limit
+            if piece:
+                self._pieces.append(piece)
+        return detokenizer.stop_hit
+
+    @property
+    def stop_hit(self) -> StopHit | None:
+        return self._detokenizer.stop_hit if self._detokenizer is not None else None
+
+    # The caller
+
+    @property
+    def text(self) -> str:
+        """The text delivered so far."""
+        return "".join(self._text)
+
+    @property
+    def usage(self) -> Usage:
+        """Token counts; what is generated counts as far as it was kept."""
+        return Usage(
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=len(self.tokens) if self.end is None else self.end.kept,
+            cached_tokens=self.cached_tokens,
+            recomputed_tokens=self.recomputed_tokens,
+        )
+
+    async def wait_ended(self) -> TurnEnd:
+        """Wait for the end without being woken by tokens. Cancel-safe."""
+        while self.end is None:
+            await self._wait(lambda: self.end is not None)
+        return self.end
+
+    async def next_delta(self) -> Delta | None:
+        """What came since the last call, merged; ``None`` after the delta that ends the turn.
+
+        Cancel-safe: nothing is taken out of the buffer before this returns.
+
+        Raises:
+            TenureError: the turn failed, timed out or was aborted from elsewhere.
+        """
+        while True:
+            delta = self._take()
+            if delta is not None:
+                return delta
+            if self._final_delta_sent:
+                return None
+            await self._wait(self._has_news)
+
+    def _has_news(self) -> bool:
+        return self.end is not None or self._visible(None) > self.delivered
+
+    async def _wait(self, ready: Callable[[], bool]) -> None:
+        if ready():
+            return
+        event = self._event = anyio.Event()
+        try:
+            await event.wait()
+        finally:
+            self._event = None
+
+    def _take(self) -> Delta | None:
+        if self._final_delta_sent:
+            return None
+        end = self.end
+        if end is not None and end.error is not None:
+            self._final_delta_sent = True
+            raise end.error
+        hit = self.decode()
+        visible = self._visible(end)
+        if end is not None:
+            self._final_delta_sent = True
+            return self._delta(max(visible, self.delivered), self._last_piece(end, hit), end.reason)
+        if visible <= self.delivered:
+            return None
+        return self._delta(visible, "", None)
+
+    def _visible(self, end: TurnEnd | None) -> int:
+        if end is not None:
+            return min(end.kept, len(self.tokens))
+        if self.decode_early and self._detokenizer is not None:
+            return self._detokenizer.delivered_tokens
+        return len(self.tokens)
+
+    def _last_piece(self, end: TurnEnd, hit: StopHit | None) -> str:
+        if self._detokenizer is None:
+            return ""
+        if hit is None and end.kept < self._decoded:
+            # Cut back by an interrupt: what was delivered stands, nothing is added to it.
+            self._pieces.clear()
+            return ""
+        return self._detokenizer.finish()
+
+    def _delta(self, upto: int, last: str, reason: FinishReason | None) -> Delta:
+        text = "".join(self._pieces) + last
+        self._pieces.clear()
+        self._text.append(text)
+        tokens = tuple(self.tokens[self.delivered : upto])
+        self.delivered = upto
+        self.unread_since = None
+        return Delta(text, tokens, reason)

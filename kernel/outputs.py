@@ -1,0 +1,187 @@
+"""What callers get back: deltas, results, and views of sessions and of the engine."""
+
+from typing import Literal
+
+import attrs
+
+__all__ = [
+    "CompletionOutput",
+    "Delta",
+    "EngineStats",
+    "FinishReason",
+    "Health",
+    "RequestOutput",
+    "SessionInfo",
+    "Timings",
+    "Usage",
+]
+
+FinishReason = Literal["stop", "length", "abort", "timeout", "error", "interrupt"]
+"""Why a turn ended; ``"interrupt"``: by its session, with what was generated so far kept."""
+
+
+@attrs.frozen
+class Delta:
+    """What is new since the last delta; merged, never dropped, for a slow consumer.
+
+    Text lags behind the token ids where a character or a stop string may still be incomplete.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason | None = None
+    """Set on the last delta of a turn."""
+
+
+@attrs.frozen(kw_only=True)
+class Usage:
+    """Tokens of one turn."""
+
+    prompt_tokens: int = 0
+    """The whole context at the start of the turn: history, pending and new input."""
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    """Positions that were taken from the base state and not computed."""
+    recomputed_tokens: int = 0
+    """Tokens absorbed again that some state of this session or turn had absorbed before."""
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+@attrs.frozen(kw_only=True)
+class Timings:
+    """Seconds since the turn was submitted, by the engine's clock."""
+
+    queued_s: float = 0.0
+    """Until the turn was first admitted."""
+    ttft_s: float | None = None
+    """Until its first token; ``None``: there was none."""
+    total_s: float = 0.0
+    preemptions: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class CompletionOutput:
+    """One generated sequence."""
+
+    index: int = 0
+    text: str = ""
+    token_ids: tuple[int, ...] = ()
+    finish_reason: FinishReason | None = None
+    stop_reason: str | int | None = None
+    """The stop string or stop token id that ended it; ``None`` for end of sequence and others."""
+
+
+@attrs.frozen(kw_only=True)
+class RequestOutput:
+    """The result of one turn or one-shot request."""
+
+    request_id: str
+    session_id: str | None = None
+    """``None`` for a one-shot request."""
+    prompt_token_ids: tuple[int, ...] = ()
+    """The new input of this turn, without the session's history."""
+    outputs: tuple[CompletionOutput, ...] = (CompletionOutput(),)
+    finished: bool = True
+    usage: Usage = Usage()
+    timings: Timings = Timings()
+
+    @property
+    def num_cached_tokens(self) -> int:
+        return self.usage.cached_tokens
+
+    @property
+    def text(self) -> str:
+        return self.outputs[0].text
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        return self.outputs[0].token_ids
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        return self.outputs[0].finish_reason
+
+    @property
+    def stop_reason(self) -> str | int | None:
+        return self.outputs[0].stop_reason
+
+
+@attrs.frozen(kw_only=True)
+class SessionInfo:
+    """A session at one moment."""
+
+    session_id: str
+    state: Literal["idle", "queued", "running", "closed"]
+    num_tokens: int = 0
+    """Length of the token log."""
+    position: int = 0
+    """Tokens that the committed state has absorbed."""
+    pending_tokens: int = 0
+    """Tokens of the log that the next turn absorbs first: ``num_tokens - position``."""
+    version: int = 0
+    """Changes of the committed state so far."""
+    place: Literal["device", "log"] = "log"
+    """Where the state is; ``"log"``: given up, the next turn computes it from the token log."""
+    bytes: int = 0
+    """Device memory of the committed state."""
+    turns: int = 0
+    """Turns that finished."""
+    last_used_s: float = 0.0
+    """Time of the last change, by the engine's clock."""
+    detached: bool = False
+    """True when leaving ``engine.session()`` does not close it."""
+
+
+@attrs.frozen(kw_only=True)
+class EngineStats:
+    """Gauges at one moment and counters since the engine was opened."""
+
+    num_requests_running: int = 0
+    num_requests_waiting: int = 0
+    num_queued_tokens: int = 0
+    num_sessions: int = 0
+    slots_total: int = 0
+    slots_free: int = 0
+    slots_batch: int = 0
+    slots_session: int = 0
+    slots_cache: int = 0
+    slots_draining: int = 0
+    slots_quarantined: int = 0
+    pages_total: int = 0
+    pages_free: int = 0
+    pages_quarantined: int = 0
+    steps: int = 0
+    turns_finished: int = 0
+    turns_cancelled: int = 0
+    turns_failed: int = 0
+    prompt_tokens: int = 0
+    """Tokens absorbed as input, recomputed ones included."""
+    generation_tokens: int = 0
+    cached_tokens: int = 0
+    recomputed_tokens: int = 0
+    preemptions: int = 0
+    rollbacks: int = 0
+    forced_parks: int = 0
+    """States given up because the pool was short."""
+    reclaimed: int = 0
+    """Handles taken back from dead actors; above 0 without a death it is a bug."""
+    restarts: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class Health:
+    """Whether the engine serves, and what it lost."""
+
+    live: bool
+    """False: open a new engine."""
+    ready: bool
+    """True when new turns are taken."""
+    stalled: bool = False
+    """A step runs past its deadline."""
+    quarantined_slots: int = 0
+    """Slots that a hanging step still may write; out of use until it ends."""
+    quarantined_pages: int = 0
+    why: str = ""

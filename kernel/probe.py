@@ -1,0 +1,76 @@
+"""Where events go: to structlog, or nowhere at the price of one attribute test."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, final
+
+__all__ = ["EventProbe", "NullProbe", "Probe"]
+
+
+class Probe(Protocol):
+    """Takes the events of the ledger and of the kernel."""
+
+    @property
+    def enabled(self) -> bool: ...
+
+    def record(self, event: str, fields: Mapping[str, object], /) -> None: ...
+
+    def bind_turn(self, turn: str, context: Mapping[str, object], /) -> None: ...
+
+    def forget_turn(self, turn: str, /) -> None: ...
+
+
+@final
+class NullProbe:
+    """Records nothing. Callers test ``enabled`` and build no event."""
+
+    enabled = False
+
+    def record(self, event: str, fields: Mapping[str, object], /) -> None:
+        """Do nothing."""
+
+    def bind_turn(self, turn: str, context: Mapping[str, object], /) -> None:
+        """Do nothing."""
+
+    def forget_turn(self, turn: str, /) -> None:
+        """Do nothing."""
+
+
+@final
+class EventProbe:
+    """Writes each event through a structlog logger, with the caller's contextvars of its turn.
+
+    structlog's own configuration is not touched: the logger is the caller's, or a default one
+    that follows the application's configuration.
+
+    Args:
+        logger: a structlog bound logger; one call of ``info(event, **fields)`` an event.
+        engine: id that tells two engines in one log apart.
+        clock: seconds, stamped as ``at``.
+    """
+
+    enabled = True
+
+    def __init__(self, logger: Any, *, engine: str, clock: Callable[[], float]) -> None:
+        self._log: Callable[..., Any] = logger.info
+        self._engine = engine
+        self._clock = clock
+        self._contexts: dict[str, Mapping[str, object]] = {}
+
+    def record(self, event: str, fields: Mapping[str, object], /) -> None:
+        """Write one event; the caller's context never overwrites a field of the schema."""
+        turn = fields.get("turn")
+        context = self._contexts.get(turn) if isinstance(turn, str) else None
+        own = {"engine": self._engine, "at": round(self._clock(), 6), **fields}
+        if context:
+            own = {**context, **own}
+        self._log(event, **own)
+
+    def bind_turn(self, turn: str, context: Mapping[str, object], /) -> None:
+        """Let the events of a turn carry its caller's context."""
+        if context:
+            clean = {key: value for key, value in context.items() if key != "event"}
+            self._contexts[turn] = clean
+
+    def forget_turn(self, turn: str, /) -> None:
+        """Drop the context of a turn that has ended everywhere."""
+        self._contexts.pop(turn, None)

@@ -1,0 +1,200 @@
+"""The caller's side of a turn: submit, read, leave. It holds values and a turn id, no handle.
+
+Every way out of the block posts at most one cancel (or interrupt), synchronously, and it names
+its turn: a late one can't hit the next turn.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Literal, Self
+
+from kernel.actor import Address
+from kernel.core import Core
+from kernel.errors import NotFinished, SessionClosed
+from kernel.messages import CancelTurn, InterruptTurn, SessionMessage, StartTurn
+from kernel.outputs import CompletionOutput, Delta, RequestOutput, Timings
+from kernel.reply import Reply
+from kernel.step import Tokenizer
+from kernel.turn import TurnRequest
+from ownership import CustodianId
+
+__all__ = ["CALLER", "RunningTurn"]
+
+CALLER = CustodianId("caller")
+"""Sender of callers' messages; they carry no handles."""
+
+
+class RunningTurn:
+    """One turn, or one one-shot request, as an async context manager and iterator.
+
+    Entering submits it and waits until its session has accepted it. Iterating gives deltas, the
+    last of them with a ``finish_reason``. Leaving early, by ``break``, an exception or
+    cancellation, ends the turn: rolled back, or with ``on_exit="keep"`` kept as far as deltas were
+    received. Entering, iterating and leaving are cancel-safe.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        request: TurnRequest,
+        submit: Callable[[TurnRequest], Address[SessionMessage]],
+        tokenizer: Tokenizer | None,
+        *,
+        session_id: str | None,
+        on_exit: Literal["rollback", "keep"] = "rollback",
+    ) -> None:
+        self._core = core
+        self._request = request
+        self._submit = submit
+        self._tokenizer = tokenizer
+        self._session_id = session_id
+        self._on_exit = on_exit
+        self._session: Address[SessionMessage] | None = None
+        self._result: RequestOutput | None = None
+
+    @property
+    def request_id(self) -> str:
+        """Names the turn in events, errors and ``engine.abort``."""
+        return self._request.id
+
+    @property
+    def result(self) -> RequestOutput:
+        """What the turn came to.
+
+        Raises:
+            NotFinished: it has not ended, or has not been read to its end.
+        """
+        if self._result is None:
+            raise NotFinished(request_id=self.request_id)
+        return self._result
+
+    async def __aenter__(self) -> Self:
+        """Submit the turn.
+
+        Raises:
+            SessionBusy: the session runs another turn, and ``wait`` was not asked for.
+            ValidationError: the prompt is empty or can never fit.
+            Overloaded: a bound of the engine is reached.
+            EngineClosed: the engine takes no more work.
+        """
+        self._session = self._submit(self._request)
+        self._core.dispatcher.post(self._session, StartTurn(self._request), CALLER)
+        try:
+            await self._request.accepted.wait()
+        except BaseException:
+            self._leave("rollback")
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._leave(self._on_exit)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Delta:
+        delta = await self._request.output.next_delta()
+        if delta is None:
+            raise StopAsyncIteration
+        if delta.finish_reason is not None:
+            self._result = self._make_result()
+        return delta
+
+    async def wait(self) -> RequestOutput:
+        """Wait for the end without looking at deltas; cheaper than iterating.
+
+        Raises:
+            TenureError: why the turn has no result.
+        """
+        await self._request.output.wait_ended()
+        async for _ in self:
+            pass
+        return self.result
+
+    async def interrupt(self, keep: int | None = None) -> int:
+        """End the turn and keep what was said: barge-in.
+
+        Args:
+            keep: generated tokens to keep in the session; ``None`` keeps all, 0 the input only.
+
+        Returns:
+            How many were kept.
+
+        Raises:
+            ValidationError: more than were received.
+            TooLate: the session has accepted another turn.
+        """
+        reply: Reply[int] = Reply()
+        if self._session is None:
+            raise NotFinished(request_id=self.request_id)
+        message = InterruptTurn(self._request.id, keep, reply)
+        if self._core.dispatcher.post(self._session, message, CALLER) is not None:
+            raise SessionClosed(session_id=self._session_id or self.request_id)
+        return await reply.wait()
+
+    def cancel(self) -> None:
+        """Cancel the turn; safe to call at any moment, from any state, more than once."""
+        self._leave("rollback")
+
+    def cancel_from_anywhere(self) -> None:
+        """Cancel from a finalizer: any thread, any moment, even inside another call."""
+        if self._request.output.end is None and self._session is not None:
+            cancel = CancelTurn(self._request.id, "abort")
+            self._core.dispatcher.post_later(self._session, cancel)
+
+    def _leave(self, how: Literal["rollback", "keep"]) -> None:
+        output = self._request.output
+        if output.end is not None or self._session is None:
+            return
+        if how == "keep":
+            keep = InterruptTurn(self._request.id, output.delivered, Reply())
+            self._core.dispatcher.post(self._session, keep, CALLER)
+        else:
+            self._core.dispatcher.post(
+                self._session, CancelTurn(self._request.id, "abort"), CALLER
+            )
+
+    def _make_result(self) -> RequestOutput:
+        request, output = self._request, self._request.output
+        end = output.end
+        if end is None:
+            raise NotFinished(request_id=self.request_id)
+        tokens = tuple(output.tokens[: end.kept])
+        return RequestOutput(
+            request_id=request.id,
+            session_id=self._session_id,
+            prompt_token_ids=tuple(request.tokens),
+            outputs=(
+                CompletionOutput(
+                    text=self._final_text(tokens, end.reason == "interrupt"),
+                    token_ids=tokens,
+                    finish_reason=end.reason,
+                    stop_reason=end.stop_reason,
+                ),
+            ),
+            usage=output.usage,
+            timings=self._timings(),
+        )
+
+    def _final_text(self, tokens: tuple[int, ...], was_cut: bool) -> str:
+        output = self._request.output
+        if was_cut and self._tokenizer is not None and self._request.params.detokenize:
+            return self._tokenizer.decode(tokens)
+        return output.text
+
+    def _timings(self) -> Timings:
+        output = self._request.output
+        start = output.submitted_at
+        admitted = output.admitted_at if output.admitted_at is not None else output.ended_at
+        first = output.first_token_at
+        return Timings(
+            queued_s=(admitted or start) - start,
+            ttft_s=None if first is None else first - start,
+            total_s=(output.ended_at or start) - start,
+            preemptions=output.preemptions,
+        )

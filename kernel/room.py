@@ -1,0 +1,156 @@
+"""Room for a turn: which moves are legal, and which of them are made.
+
+One rank orders everything. A turn that needs room takes it, in this order, from
+
+1. what is returning already (states that were asked for),
+2. sessions at rest: checkpoints first, then the least recently committed state, then the base
+   of a turn that runs and has copied it, then that of a turn that waits,
+3. its juniors, the most junior first,
+4. its own base (it is then recomputed from the token log).
+
+Nothing is asked or preempted unless all of it together makes the room. So the most senior turn
+always gets what an empty engine could give it, it ends, and by induction every turn does.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from kernel.ids import TurnId
+from kernel.roster import Roster
+from kernel.turn import OpenTurn
+from ownership import (
+    ZEROS,
+    BaseName,
+    BatchOwned,
+    CustodianId,
+    LedgerView,
+    Need,
+    ReleaseSimulation,
+)
+
+__all__ = ["Moves", "Room"]
+
+
+@attrs.frozen
+class Moves:
+    """What has to move so that a turn fits."""
+
+    asks: tuple[BaseName, ...] = ()
+    victims: tuple[OpenTurn, ...] = ()
+
+
+@attrs.define
+class _Wanted:
+    """What is short, against what a simulation of moves would give back."""
+
+    slots: int
+    pages: int
+    rows: int
+
+    def has_memory(self, gain: ReleaseSimulation) -> bool:
+        return gain.slots >= self.slots and gain.pages >= self.pages
+
+    def is_met_by(self, gain: ReleaseSimulation, rows: int) -> bool:
+        return self.has_memory(gain) and rows >= self.rows
+
+
+class Room:
+    """Finds the moves that make room for one turn; changes nothing itself."""
+
+    def __init__(self, view: LedgerView, roster: Roster, *, max_rows: int) -> None:
+        self._view = view
+        self._roster = roster
+        self._max_rows = max_rows
+        self._page_size = view.capacity.page_size
+        self.asked: set[BaseName] = set()
+
+    def has_row(self) -> bool:
+        """Whether one more turn may run."""
+        return len(self._roster.running) < self._max_rows
+
+    def can_ever_fit(self, need: Need) -> bool:
+        """Whether an engine with nothing else in it could hold the need."""
+        view = self._view
+        capacity = view.capacity
+        slots = capacity.slots - view.quarantined_slots
+        pages = capacity.pages - view.quarantined_pages
+        needs_slot = capacity.slots > 0
+        return slots >= needs_slot and (
+            capacity.pages == 0 or pages >= self._view.pages_needed(need, ZEROS)
+        )
+
+    def moves_for(
+        self, turn: OpenTurn, need: Need, claims: Mapping[TurnId, BatchOwned]
+    ) -> Moves | None:
+        """The moves that make room for a turn, or ``None`` when it has to wait.
+
+        Args:
+            turn: the turn that needs room.
+            need: positions that its pages must cover.
+            claims: the working claims by turn; only borrowed.
+        """
+        runs = turn.id in claims
+        wanted = self._wanted(turn, need, runs=runs)
+        gain = self._view.simulate()
+        for base in self.asked:
+            gain.base(base)
+        if self.asked and wanted.is_met_by(gain, 0):
+            return None
+        asks: list[BaseName] = []
+        for base in self._resting_for(turn):
+            if wanted.has_memory(gain):
+                break
+            gain.base(base)
+            asks.append(base)
+        victims: list[OpenTurn] = []
+        for junior in self._juniors(turn, claims):
+            if wanted.is_met_by(gain, len(victims)):
+                break
+            gain.claim(claims[junior.id])
+            victims.append(junior)
+        if not wanted.has_memory(gain) and isinstance(turn.base, BaseName) and not runs:
+            wanted.pages = self._short_of_pages(self._view.pages_needed(need, ZEROS))
+            gain.base(turn.base)
+            asks.append(turn.base)
+        if not wanted.is_met_by(gain, len(victims)):
+            return None
+        return Moves(tuple(asks), tuple(victims))
+
+    def _wanted(self, turn: OpenTurn, need: Need, *, runs: bool) -> _Wanted:
+        view = self._view
+        if runs:
+            pages = self._short_of_pages(-(-(need.positions - turn.covered) // self._page_size))
+            return _Wanted(slots=0, pages=pages, rows=0)
+        slots = int(view.capacity.slots > 0 and view.free_slots == 0)
+        pages = self._short_of_pages(view.pages_needed(need, turn.base))
+        return _Wanted(slots=slots, pages=pages, rows=int(not self.has_row()))
+
+    def _short_of_pages(self, pages: int) -> int:
+        return max(0, pages - self._view.free_pages)
+
+    def _juniors(self, turn: OpenTurn, claims: Mapping[TurnId, BatchOwned]) -> Iterator[OpenTurn]:
+        for junior in reversed(self._roster.running):
+            if junior.rank <= turn.rank:
+                return
+            if junior.id in claims:
+                yield junior
+
+    def _resting_for(self, turn: OpenTurn) -> list[BaseName]:
+        """States that may be asked for, the cheapest loss first; never the turn's own base."""
+        newest: dict[CustodianId, int] = {}
+        resting = self._view.resting()
+        for base in resting:
+            newest[base.holder] = max(base.version, newest.get(base.holder, 0))
+        running = {open_turn.session for open_turn in self._roster.running}
+        waiting = {open_turn.session for open_turn in self._roster.waiting}
+
+        def loss(base: BaseName) -> int:
+            if base.version < newest[base.holder]:
+                return 0
+            if base.holder in waiting:
+                return 3
+            return 2 if base.holder in running else 1
+
+        candidates = (base for base in resting if base != turn.base and base not in self.asked)
+        return sorted(candidates, key=loss)

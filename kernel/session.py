@@ -1,0 +1,467 @@
+"""One session: it decides what becomes of its turns, in the order of its mailbox.
+
+The first of *finished*, *cancel*, *interrupt* and *close* that the session handles is a turn's
+outcome, and the caller is told after that. A cancelled turn is forgotten at once: the committed
+state was never touched, so the session takes its next turn, and whatever still arrives under the
+old turn's id is rolled back. An interrupted turn ends when its claim lands; what arrives in
+between waits for it.
+
+A one-shot request is a session of one turn that closes itself.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Literal, assert_never, final
+
+import attrs
+
+from kernel.active_turn import ActiveTurn, SessionLimits, cancelled_end, open_turn
+from kernel.actor import Actor, Address, System, Timer
+from kernel.door import Door
+from kernel.errors import (
+    ClientError,
+    EngineFault,
+    SessionBusy,
+    SessionClosed,
+    SessionLost,
+    TooLate,
+    TurnNotFound,
+    ValidationError,
+)
+from kernel.ids import SCHEDULER, SessionId, TurnId, session_custodian
+from kernel.messages import (
+    AlarmKind,
+    Cancel,
+    CancelTurn,
+    CloseSession,
+    Continue,
+    Down,
+    EndReason,
+    ForgetIdle,
+    GaveUp,
+    GiveUp,
+    Interrupt,
+    InterruptTurn,
+    PhaseAbsorbed,
+    Rested,
+    SchedulerMessage,
+    SessionMessage,
+    StartTurn,
+    StopFound,
+    Submit,
+    TurnAlarm,
+    TurnEnded,
+    TurnFailed,
+    TurnFinished,
+)
+from kernel.output_buffer import TurnEnd
+from kernel.reply import Reply
+from kernel.session_state import LastTurn, SessionState
+from kernel.turn import TurnRequest
+from ownership import BatchOwned, Consume, CustodianId, Ledger
+
+__all__ = ["SessionActor", "SessionCounters"]
+
+_SCHEDULER: Address[SchedulerMessage] = Address(SCHEDULER)
+
+
+@attrs.define(eq=False)
+class SessionCounters:
+    """Ends of turns over all sessions of an engine."""
+
+    finished: int = 0
+    cancelled: int = 0
+    failed: int = 0
+    rollbacks: int = 0
+
+
+@final
+class SessionActor(Actor[SessionMessage]):
+    """A session's mailbox, its state, and the turn that it runs."""
+
+    def __init__(
+        self,
+        session_id: SessionId,
+        system: System,
+        ledger: Ledger,
+        limits: SessionLimits,
+        door: Door,
+        counters: SessionCounters,
+        *,
+        is_one_shot: bool,
+        idle_timeout_s: float | None,
+        on_end: Callable[[SessionId], None],
+    ) -> None:
+        name = session_custodian(session_id)
+        super().__init__(name, system, mail_bound=limits.mail_bound)
+        self.session_id = session_id
+        self.state = SessionState(name, ledger.session_port(name), ledger.view)
+        self.active: ActiveTurn | None = None
+        self.waiting: deque[TurnRequest] = deque()
+        self.last: LastTurn | None = None
+        self.turns = 0
+        self.last_used_at = system.now()
+        self.is_one_shot = is_one_shot
+        self.is_closed = False
+        self.is_detached = False
+        self._here: Address[SessionMessage] = Address(self.name)
+        self._limits = limits
+        self._door = door
+        self._counters = counters
+        self._idle_timeout_s = idle_timeout_s
+        self._idle_timer: Timer | None = None
+        self._rests = 0
+        self._on_end = on_end
+        self._arm_idle()
+
+    @property
+    def phase(self) -> Literal["idle", "queued", "running", "closed"]:
+        """What the session does, in a caller's words."""
+        if self.is_closed:
+            return "closed"
+        if self.active is None:
+            return "idle"
+        return "queued" if self.active.request.output.admitted_at is None else "running"
+
+    def handle(self, message: SessionMessage, /) -> None:
+        """Take one message."""
+        match message:
+            case StartTurn():
+                self._arrive(message.request)
+            case TurnFinished():
+                self._finished(message)
+            case CancelTurn():
+                self._cancel(message)
+            case GiveUp():
+                moved = self.state.give_up(message.base)
+                self._tell_scheduler(GaveUp(message.base, moved))
+            case InterruptTurn():
+                self._interrupt(message.turn, message.keep, message.reply)
+            case StopFound():
+                self._stop(message)
+            case TurnEnded():
+                self._ended_without_claim(message)
+            case TurnFailed():
+                if self._is_active(message.turn):
+                    self._conclude(TurnEnd("error", 0, error=message.error))
+            case PhaseAbsorbed():
+                self._commit_phase(message)
+            case TurnAlarm():
+                self._alarm(message.turn, message.kind)
+            case ForgetIdle():
+                if message.rest == self._rests and self.active is None:
+                    self._close(SessionClosed(session_id=self.session_id, why="idle timeout"))
+            case CloseSession():
+                error = message.error or SessionClosed(session_id=self.session_id)
+                self._close(error)
+            case Down():
+                self._down(message)
+            case _:
+                assert_never(message)
+
+    def refuse(self, message: SessionMessage, error: BaseException, /) -> None:
+        """Answer mail that a closed or dead session can't read any more."""
+        closed = SessionClosed(session_id=self.session_id)
+        if isinstance(message, StartTurn):
+            self._turn_away(message.request, closed)
+        elif isinstance(message, InterruptTurn):
+            message.reply.fail(closed)
+        elif isinstance(message, GiveUp):
+            self._tell_scheduler(GaveUp(message.base, moved=False))
+
+    def decline(self, message: SessionMessage, error: BaseException, /) -> None:
+        """Closed: a claim that was under way is rolled back like any that comes too late."""
+        if isinstance(message, TurnFinished | PhaseAbsorbed):
+            self._roll_back_late(message.claim)
+        else:
+            self.refuse(message, error)
+
+    def abandon(self, error: BaseException, /) -> None:
+        """The session died: its callers are told that it is lost."""
+        lost = SessionLost(session_id=self.session_id, why=str(error))
+        self.is_closed = True
+        active, self.active = self.active, None
+        if active is not None:
+            active.settle(TurnEnd("error", 0, error=lost))
+        while self.waiting:
+            self._turn_away(self.waiting.popleft(), lost)
+        self._on_end(self.session_id)
+
+    def has_business_with(self, name: CustodianId, /) -> bool:
+        """A turn is open at the scheduler."""
+        return name == SCHEDULER and self.active is not None
+
+    # A turn begins
+
+    def _arrive(self, request: TurnRequest) -> None:
+        active = self.active
+        if active is None:
+            self._start(request)
+        elif request.wait or active.is_interrupted:
+            self.waiting.append(request)
+            request.accepted.answer(None)
+        else:
+            busy = SessionBusy(session_id=self.session_id, turn_id=active.id)
+            self._turn_away(request, busy)
+
+    def _start(self, request: TurnRequest) -> None:
+        try:
+            turn = open_turn(
+                request,
+                self.state,
+                self._limits,
+                session=self.name,
+                turn_number=self.turns,
+                now=self.system.now,
+            )
+        except ClientError as error:
+            self._turn_away(request, error)
+            if self.is_one_shot:
+                self._close(error)
+            return
+        self._rests += 1
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self.last = None
+        self.last_used_at = self.system.now()
+        self.active = active = ActiveTurn(request)
+        active.scheduler_incarnation = self.system.incarnation_of(SCHEDULER)
+        if self.state.drop_checkpoint():
+            self._tell_scheduler(Rested())
+        request.accepted.answer(None)
+        if not turn.draws and turn.target <= self.state.position and not turn.absorb_first:
+            # Nothing to compute: the one new token is held back as pending.
+            self._door.leave(request.id)
+            self._extend_log(0)
+            self._conclude(TurnEnd("length", 0))
+            return
+        self._arm_alarms(active)
+        if self._tell_scheduler(Submit(turn)):
+            self._door.leave(request.id)
+            gone = EngineFault(actor=SCHEDULER, why="it is not running")
+            self._conclude(TurnEnd("error", 0, error=gone))
+
+    def _turn_away(self, request: TurnRequest, error: BaseException) -> None:
+        self._door.leave(request.id)
+        request.accepted.fail(error)
+        request.output.finish(TurnEnd("error", 0, error=error))
+
+    # A turn ends
+
+    def _is_active(self, turn: TurnId) -> bool:
+        return self.active is not None and self.active.id == turn
+
+    def _finished(self, message: TurnFinished) -> None:
+        active = self.active
+        if active is None or active.id != message.turn:
+            self._roll_back_late(message.claim)
+            return
+        end = active.end_of(message.kept, message.reason, message.stop_token)
+        self._extend_log(end.kept)
+        if self.is_one_shot:
+            self.state.roll_back(message.claim)
+            self._counters.rollbacks += 1
+        elif not self.state.take(
+            message.claim, keep_checkpoint=active.request.kind == "generate"
+        ):
+            self._counters.rollbacks += 1
+        self._conclude(end)
+
+    def _roll_back_late(self, claim: Consume[BatchOwned]) -> None:
+        """Whatever arrives for a forgotten turn goes back."""
+        self.state.roll_back(claim)
+        self._counters.rollbacks += 1
+        self._tell_scheduler(Rested())
+
+    def _ended_without_claim(self, message: TurnEnded) -> None:
+        active = self.active
+        if active is None or active.id != message.turn:
+            return
+        end = active.end_of(message.kept, "interrupt", None)
+        self._extend_log(end.kept)
+        self._conclude(end)
+
+    def _extend_log(self, kept: int) -> None:
+        if self.active is None:
+            return
+        request = self.active.request
+        before = len(self.state.log)
+        self.state.extend(request.tokens)
+        self.state.extend(request.output.tokens[:kept])
+        self.turns += request.kind == "generate"
+        self.last = LastTurn(request.id, before, len(request.tokens), kept)
+
+    def _conclude(self, end: TurnEnd) -> None:
+        """Tell the caller, come to rest, and start what waits."""
+        active, self.active = self.active, None
+        if active is None:
+            return
+        if end.error is None:
+            self._counters.finished += 1
+        elif end.reason in ("abort", "timeout"):
+            self._counters.cancelled += 1
+        else:
+            self._counters.failed += 1
+        active.settle(end)
+        self.last_used_at = self.system.now()
+        if self.is_one_shot:
+            self._close(SessionClosed(session_id=self.session_id))
+            return
+        self._tell_scheduler(Rested())
+        while self.waiting and self.active is None:
+            self._start(self.waiting.popleft())
+        if self.active is None:
+            self._arm_idle()
+
+    def _commit_phase(self, message: PhaseAbsorbed) -> None:
+        if not self._is_active(message.turn):
+            self._roll_back_late(message.claim)
+            return
+        self.state.take(message.claim, keep_checkpoint=False)
+        self._tell_scheduler(Continue(message.turn, self.state.base))
+
+    # A turn is cut short
+
+    def _cancel(self, message: CancelTurn) -> None:
+        active = self.active
+        if active is not None and active.id == message.turn:
+            self._tell_scheduler(Cancel(message.turn))
+            self._conclude(cancelled_end(active.request, message.reason))
+            return
+        for request in self.waiting:
+            if request.id == message.turn:
+                self.waiting.remove(request)
+                self._door.leave(request.id)
+                request.output.finish(cancelled_end(request, message.reason))
+                self._counters.cancelled += 1
+                return
+
+    def _stop(self, message: StopFound) -> None:
+        active = self.active
+        if active is None or active.id != message.turn:
+            return
+        if message.error is not None:
+            self._tell_scheduler(Cancel(message.turn))
+            self._conclude(TurnEnd("error", 0, error=message.error))
+            return
+        hit = active.request.output.stop_hit
+        if hit is not None:
+            self._end_at_scheduler(message.turn, hit.kept_tokens, "stop")
+
+    def _end_at_scheduler(self, turn: TurnId, keep: int | None, reason: EndReason) -> None:
+        self._tell_scheduler(Interrupt(turn, keep, reason))
+
+    def _interrupt(self, turn: TurnId | None, keep: int | None, reply: Reply[int]) -> None:
+        active = self.active
+        if active is not None and turn in (None, active.id):
+            received = active.request.output.delivered
+            if keep is not None and not 0 <= keep <= received:
+                reply.fail(_keep_error(keep, received))
+                return
+            active.accept_interrupt(keep, reply)
+            self._end_at_scheduler(active.id, keep, "interrupt")
+        elif self.last is not None and active is None and turn in (None, self.last.id):
+            self._interrupt_late(self.last, keep, reply)
+        elif turn is not None and (active is not None or self.last is not None or self.turns):
+            reply.fail(
+                TooLate(
+                    session_id=self.session_id,
+                    turn_id=turn,
+                    why="the session has accepted another turn",
+                )
+            )
+        else:
+            reply.fail(TurnNotFound(session_id=self.session_id, turn_id=turn))
+
+    def _interrupt_late(self, last: LastTurn, keep: int | None, reply: Reply[int]) -> None:
+        kept = last.kept if keep is None else keep
+        if not 0 <= kept <= last.kept:
+            reply.fail(_keep_error(kept, last.kept))
+            return
+        if kept < last.kept:
+            self.state.cut(last.log_before + last.input_len + kept)
+            self.last = attrs.evolve(last, kept=kept)
+            self._tell_scheduler(Rested())
+        reply.answer(kept)
+
+    def _close(self, error: BaseException) -> None:
+        """Close now: forget the turn, answer whoever waits, give back what is held."""
+        active, self.active = self.active, None
+        self.is_closed = True
+        if active is not None:
+            self._tell_scheduler(Cancel(active.id))
+            self._counters.cancelled += 1
+            active.settle(TurnEnd("abort", 0, error=error))
+        while self.waiting:
+            self._turn_away(self.waiting.popleft(), error)
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self.state.close()
+        self.system.retire(self)
+        self._on_end(self.session_id)
+        self._tell_scheduler(Rested())
+
+    def _down(self, message: Down) -> None:
+        active = self.active
+        if active is not None and active.scheduler_incarnation == message.incarnation:
+            self._door.leave(active.id)
+            fault = EngineFault(actor=message.name, why=message.why)
+            self._conclude(TurnEnd("error", 0, error=fault))
+        self._tell_scheduler(Rested())
+
+    # Time
+
+    def _arm_alarms(self, active: ActiveTurn) -> None:
+        request = active.request
+        if request.queue_timeout_s is not None:
+            self._arm(active, "queue_timeout", request.queue_timeout_s)
+        if request.timeout_s is not None:
+            self._arm(active, "timeout", request.timeout_s)
+        if request.stall_timeout_s is not None:
+            self._arm(active, "stall_timeout", request.stall_timeout_s)
+
+    def _arm(self, active: ActiveTurn, kind: AlarmKind, after_s: float) -> None:
+        alarm = TurnAlarm(active.id, kind)
+        at = self.system.now() + after_s
+        active.arm(
+            kind,
+            self.system.call_at(at, lambda: self.system.post(self._here, alarm, self.name)),
+        )
+
+    def _alarm(self, turn: TurnId, kind: AlarmKind) -> None:
+        active = self.active
+        if active is None or active.id != turn:
+            return
+        output, request = active.request.output, active.request
+        if kind == "queue_timeout" and output.admitted_at is not None:
+            return
+        if kind == "stall_timeout" and request.stall_timeout_s is not None:
+            waited = 0.0
+            if output.unread_since is not None:
+                waited = self.system.now() - output.unread_since
+            if waited < request.stall_timeout_s:
+                self._arm(active, kind, request.stall_timeout_s - waited)
+                return
+        self._cancel(CancelTurn(turn, kind))
+
+    def _arm_idle(self) -> None:
+        if self._idle_timeout_s is None:
+            return
+        self._rests += 1
+        forget = ForgetIdle(self._rests)
+        at = self.system.now() + self._idle_timeout_s
+        self._idle_timer = self.system.call_at(
+            at, lambda: self.system.post(self._here, forget, self.name)
+        )
+
+    def _tell_scheduler(self, message: SchedulerMessage) -> bool:
+        """Post; True when there is no scheduler (the engine has given up or is closing)."""
+        return self.system.post(_SCHEDULER, message, self.name) is not None
+
+
+def _keep_error(keep: int, received: int) -> ValidationError:
+    return ValidationError(
+        parameter="keep",
+        value=keep,
+        why=f"{received} generated tokens were received; keep 0 to {received} of them, or None",
+    )

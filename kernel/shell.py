@@ -1,0 +1,110 @@
+"""The async shell around the dispatcher: the one place that waits, and it holds nothing.
+
+One task runs all actors of an engine. It serves a bounded number of messages, gives the caller's
+event loop a turn, and sleeps until mail, a completion or a timer wakes it. If the task itself is
+cancelled, natively or by a scope, its ``finally`` stops the engine synchronously: there is no
+``await`` left in which a second cancellation could strike.
+"""
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, final
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskStatus
+
+from kernel.core import Core
+from kernel.errors import EngineFault
+
+__all__ = ["Shell"]
+
+_HOPS_PER_TURN = 256
+"""Messages served before the caller's loop gets a turn: about half a millisecond."""
+
+
+@final
+class Shell:
+    """Drives a core on the event loop that it is started on."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._event: anyio.Event | None = None
+        self._stopping = False
+        self._call_threadsafe: Callable[[Callable[[], None]], object] | None = None
+        self.is_running = False
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Run until :meth:`stop`; whatever ends it, the engine is stopped when it returns."""
+        core = self._core
+        self._call_threadsafe = _thread_door()
+        core.dispatcher.wake = self._wake
+        core.dispatcher.wake_from_thread = self._wake_from_thread
+        loop = _protect_from_keyboard_interrupt(self._serve)
+        try:
+            core.start()
+            self.is_running = True
+            task_status.started()
+            await loop()
+        finally:
+            self.is_running = False
+            core.stop(join_timeout_s=core.config.stop_timeout_s)
+
+    def stop(self) -> None:
+        """Let the task end; the rest of its work is synchronous."""
+        self._stopping = True
+        self._wake()
+
+    async def _serve(self) -> None:
+        dispatcher = self._core.dispatcher
+        while not self._stopping:
+            if dispatcher.run(_HOPS_PER_TURN):
+                await anyio.lowlevel.checkpoint()
+            else:
+                await self._sleep()
+
+    async def _sleep(self) -> None:
+        event = self._event = anyio.Event()
+        dispatcher = self._core.dispatcher
+        if not dispatcher.is_quiet or self._stopping:
+            await anyio.lowlevel.checkpoint()
+            return
+        due = dispatcher.next_timer_at()
+        if due is None:
+            await event.wait()
+            return
+        with anyio.move_on_after(max(0.0, due - dispatcher.now())):
+            await event.wait()
+
+    def _wake(self) -> None:
+        if self._event is not None:
+            self._event.set()
+
+    def _wake_from_thread(self) -> None:
+        if self._call_threadsafe is not None:
+            try:
+                self._call_threadsafe(self._wake)
+            except RuntimeError:
+                # The loop is closed: the completion stays in the inbox, where stop() reads it.
+                return
+
+
+def _thread_door() -> Callable[[Callable[[], None]], object]:
+    """How another thread schedules a call on this loop without blocking."""
+    token: Any = anyio.lowlevel.current_token().native_token
+    if hasattr(token, "call_soon_threadsafe"):
+        return token.call_soon_threadsafe  # type: ignore[no-any-return]
+    if hasattr(token, "run_sync_soon"):
+        return token.run_sync_soon  # type: ignore[no-any-return]
+    raise EngineFault(actor="shell", why=f"unknown event loop {token!r}")
+
+
+def _protect_from_keyboard_interrupt(
+    serve: Callable[[], Awaitable[None]],
+) -> Callable[[], Awaitable[None]]:
+    """On trio, let Ctrl-C strike the caller's code, not a handler between two moves."""
+    trio = sys.modules.get("trio")
+    if trio is None:
+        return serve
+    protected: Callable[[], Awaitable[None]] = trio.lowlevel.enable_ki_protection(serve)
+    return protected

@@ -1,0 +1,243 @@
+"""What the kernel asks of a device: one forward pass over the rows of many turns.
+
+A :class:`Device` owns the arenas (recurrent state by slot, key/value cache by page) and outlives
+every worker. A :class:`DeviceWorker` runs steps one after another, off the event loop, and reports
+each exactly once. The kernel never sees a tensor; the device never sees a handle. The integers in
+a :class:`StepRow` are lent for the length of one step: the lease that covers them stands in the
+ledger until the step's completion has been handled.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+import attrs
+
+from ownership import NoSlot, PageIndex, SlotIndex
+
+__all__ = [
+    "CopyOf",
+    "Device",
+    "DeviceFactory",
+    "DeviceLimits",
+    "DeviceStep",
+    "DeviceWorker",
+    "InitialState",
+    "ModelSpec",
+    "OpenedDevice",
+    "PageCopy",
+    "PlannedRow",
+    "RowSampling",
+    "StepDone",
+    "StepFault",
+    "StepReport",
+    "StepRow",
+    "Tokenizer",
+    "WorkerContext",
+]
+
+
+@attrs.frozen
+class CopyOf:
+    """The row's slot starts as a bit-exact copy of ``slot``, made before the row is computed."""
+
+    slot: SlotIndex
+
+
+@attrs.frozen
+class PageCopy:
+    """Page ``target`` starts as a bit-exact copy of ``source``, made before the row is computed."""
+
+    source: PageIndex
+    target: PageIndex
+
+
+_Filled = Literal["zeros", "kept"]
+InitialState = CopyOf | _Filled
+"""What the row's slot holds when the step begins.
+
+``"zeros"``: the device clears it first. ``"kept"``: it holds this row's state at ``position``.
+"""
+
+
+@attrs.frozen
+class RowSampling:
+    """How to draw one token from the logits after the row's last token.
+
+    The draw is a function of ``(key, index)`` and the logits alone: ``key`` folds seed and turn
+    into 64 bits, ``index`` counts the turn's generated tokens from 0. No generator keeps state, so
+    batching, preemption and replay draw alike.
+    """
+
+    temperature: float
+    """0 means greedy: the token with the highest logit, the lowest id among equals."""
+    top_k: int
+    """Keep the k likeliest tokens; 0 keeps all."""
+    top_p: float
+    """Keep the smallest set of likeliest tokens whose probability reaches this; 1 keeps all."""
+    key: int
+    index: int
+    banned: tuple[int, ...] = ()
+    """Token ids that may not be drawn (end-of-sequence ids before ``min_tokens``)."""
+
+
+@attrs.frozen
+class PlannedRow:
+    """A row as the scheduler plans it, by turn; the GPU pool adds where the claim lives."""
+
+    tokens: Sequence[int]
+    sampling: RowSampling | None
+
+
+@attrs.frozen
+class StepRow:
+    """One turn's part of a step: absorb ``tokens``, then perhaps draw the next one."""
+
+    slot: SlotIndex | NoSlot
+    initial: InitialState
+    position: int
+    """Tokens that the state has absorbed before this step."""
+    tokens: Sequence[int]
+    """Token ids to absorb, at least one, at positions ``position``, ``position + 1``, ..."""
+    pages: Sequence[PageIndex]
+    """Page table in order of position; covers at least ``position + len(tokens)``. May be longer;
+    never changed while the step runs."""
+    tail_copy: PageCopy | None
+    """The partly filled last page of the base, to be copied before the row is computed."""
+    sampling: RowSampling | None
+    """``None``: a prefill chunk that isn't the last; the row draws nothing."""
+
+
+@attrs.frozen
+class DeviceStep:
+    """A whole step. In order: poison, zero and copy, compute, draw."""
+
+    step: int
+    rows: Sequence[StepRow]
+    freed_slots: Sequence[SlotIndex] = ()
+    """Slots given back since the last step; a checking device poisons them first."""
+    freed_pages: Sequence[PageIndex] = ()
+
+
+@attrs.frozen
+class StepDone:
+    """The step ran: per row the drawn token, or ``None`` where ``sampling`` was ``None``."""
+
+    tokens: tuple[int | None, ...]
+    compute_s: float = 0.0
+
+
+@attrs.frozen
+class StepFault:
+    """The step failed; every row's slot and exclusive pages are undefined now."""
+
+    why: str
+    error: BaseException | None = attrs.field(default=None, eq=False)
+    device_lost: bool = False
+    """True when no later step on this device can succeed."""
+
+
+StepReport = StepDone | StepFault
+
+
+@attrs.frozen
+class ModelSpec:
+    """What the model needs from the pools, and its fixed numbers."""
+
+    name: str
+    vocab_size: int
+    max_model_len: int
+    """Most tokens (prompt and generated) that one sequence may hold."""
+    eos_token_ids: tuple[int, ...]
+    uses_slots: bool
+    """True when the model has recurrent layers."""
+    uses_pages: bool
+    """True when the model has attention layers."""
+    slot_bytes: int
+    page_token_bytes: int
+    """Bytes of key/value cache per token over all attention layers."""
+    num_parameters: int = 0
+    dtype: str = "none"
+
+
+@attrs.frozen
+class DeviceLimits:
+    """How large the arenas are, and the largest step that the kernel will ever submit."""
+
+    num_slots: int
+    num_pages: int
+    page_size: int
+    max_rows: int
+    max_step_tokens: int
+
+
+@attrs.frozen
+class WorkerContext:
+    """What the kernel lends a worker."""
+
+    call_later: Callable[[float, Callable[[], None]], object]
+    """Run a callback on the dispatcher after so many seconds of the engine's own clock."""
+
+
+class DeviceWorker(Protocol):
+    """Runs submitted steps in order, off the event loop. A worker is used by one engine."""
+
+    def submit(self, step: DeviceStep, done: Callable[[StepReport], None], /) -> None:
+        """Queue a step and return at once; ``done`` is called exactly once, from any thread.
+
+        Errors of the step are reported as :class:`StepFault`, never raised here.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Ask the worker to end after the step that runs; what is queued is reported as failed."""
+        ...
+
+    def join(self, timeout_s: float, /) -> bool:
+        """Block until the worker has ended; False when it still runs at the deadline."""
+        ...
+
+
+class Device(Protocol):
+    """A model on some hardware, with its arenas."""
+
+    @property
+    def model(self) -> ModelSpec: ...
+
+    def allocate(self, limits: DeviceLimits, /) -> None:
+        """Allocate the arenas; called once, before the first worker. May block."""
+        ...
+
+    def start_worker(self, context: WorkerContext, /) -> DeviceWorker:
+        """Start a worker over the same arenas (another one after the death of the pool actor)."""
+        ...
+
+    def close(self) -> None:
+        """Release the arenas; no worker runs any more."""
+        ...
+
+
+class Tokenizer(Protocol):
+    """Text to token ids and back. Called outside of actors' handlers; must be thread-safe."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    def encode(self, text: str, /) -> list[int]: ...
+
+    def decode(self, token_ids: Sequence[int], /) -> str: ...
+
+
+@attrs.frozen
+class OpenedDevice:
+    """What an entry point of the group ``tenure.devices`` returns."""
+
+    device: Device
+    tokenizer: Tokenizer
+
+
+class DeviceFactory(Protocol):
+    """The callable behind an entry point of the group ``tenure.devices``."""
+
+    def __call__(self, *, model: str, device: str, dtype: str) -> OpenedDevice: ...
+
+

@@ -1,0 +1,199 @@
+"""The caller's side of a session."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
+
+from kernel.actor import Address
+from kernel.errors import SessionClosed
+from kernel.ids import SessionId
+from kernel.inspection import session_info
+from kernel.messages import CloseSession, InterruptTurn, SessionMessage
+from kernel.outputs import RequestOutput, SessionInfo
+from kernel.params import SamplingParams
+from kernel.reply import Reply
+from kernel.request import CALLER, RunningTurn
+from kernel.session import SessionActor
+from kernel.turn import TurnRequest
+
+if TYPE_CHECKING:
+    from kernel.engine import Engine
+
+__all__ = ["Session"]
+
+
+class Session:
+    """A conversation whose recurrent state stays between turns.
+
+    Made by :meth:`Engine.session` (leaving its block closes it, unless ``detached``) and by
+    :meth:`Engine.attach` (which never closes).
+    """
+
+    def __init__(
+        self,
+        engine: "Engine",
+        session_id: SessionId,
+        *,
+        closes: bool,
+        opens: bool,
+        idle_timeout_s: float | None,
+        detached: bool,
+    ) -> None:
+        self._engine = engine
+        self._id = session_id
+        self._closes = closes
+        self._opens = opens
+        self._idle_timeout_s = idle_timeout_s
+        self._detached = detached
+        self._actor: SessionActor | None = None
+
+    @property
+    def session_id(self) -> str:
+        return self._id
+
+    async def __aenter__(self) -> Self:
+        """Open the session; there is no await in it, so it can't be half open.
+
+        Raises:
+            TooManySessions: the engine's bound is reached.
+            SessionExists: the id is taken.
+            EngineClosed: the engine takes no more work.
+        """
+        core = self._engine.check_context()
+        if self._opens:
+            self._actor = core.open_session(
+                self._id, is_one_shot=False, idle_timeout_s=self._idle_timeout_s
+            )
+            self._actor.is_detached = self._detached
+        else:
+            self._actor = core.session(self._id)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._closes:
+            self._post(CloseSession())
+
+    async def append(
+        self, prompt: str | Sequence[int], *, wait: bool = False, timeout_s: float | None = None
+    ) -> RequestOutput:
+        """Absorb a prompt and generate nothing; returns when it is committed.
+
+        The last token is held back as pending, for the next turn to start from. Cancelling rolls
+        back: nothing of the prompt is in the log then.
+
+        Raises:
+            SessionBusy: a turn runs, and ``wait`` was not asked for.
+            ValidationError: the prompt is empty or can never fit.
+        """
+        request = self._engine.make_request(
+            "append", prompt, SamplingParams(), wait=wait, timeout_s=timeout_s
+        )
+        async with self._running(request, "rollback") as turn:
+            return await turn.wait()
+
+    def turn(
+        self,
+        prompt: str | Sequence[int],
+        params: SamplingParams | None = None,
+        *,
+        wait: bool = False,
+        on_exit: Literal["rollback", "keep"] = "rollback",
+        request_id: str | None = None,
+        priority: int = 0,
+        tenant: str = "",
+        queue_timeout_s: float | None = None,
+        timeout_s: float | None = None,
+        stall_timeout_s: float | None = None,
+    ) -> RunningTurn:
+        """One turn: absorb the prompt, then generate; an async context manager.
+
+        Args:
+            prompt: text, or token ids; only what is new. Empty continues from the log.
+            params: sampling; the defaults of :class:`SamplingParams`.
+            wait: queue behind a running turn instead of raising ``SessionBusy``.
+            on_exit: what leaving early does: ``"rollback"`` or ``"keep"`` what was received.
+            request_id: names the turn; a fresh one by default.
+            priority: lower is more urgent (policy ``"priority"``).
+            tenant: whose share it takes (policy ``"fair"``).
+            queue_timeout_s: seconds until admission.
+            timeout_s: seconds until the end; also the deadline of policy ``"deadline"``.
+            stall_timeout_s: seconds that output may lie unread.
+        """
+        request = self._engine.make_request(
+            "generate",
+            prompt,
+            params or SamplingParams(),
+            request_id=request_id,
+            wait=wait,
+            priority=priority,
+            tenant=tenant,
+            queue_timeout_s=queue_timeout_s,
+            timeout_s=timeout_s,
+            stall_timeout_s=stall_timeout_s,
+        )
+        return self._running(request, on_exit)
+
+    async def interrupt(self, keep: int | None = None) -> int:
+        """End the running turn, or cut the last one, keeping ``keep`` generated tokens.
+
+        Args:
+            keep: how many generated tokens that were received stay in the session; ``None``
+                keeps all, 0 only the input.
+
+        Returns:
+            How many were kept.
+
+        Raises:
+            ValidationError: more than were received.
+            TurnNotFound: there is no turn to interrupt.
+        """
+        reply: Reply[int] = Reply()
+        if self._post(InterruptTurn(None, keep, reply)):
+            raise SessionClosed(session_id=self._id)
+        return await reply.wait()
+
+    @property
+    def info(self) -> SessionInfo:
+        """The session at this moment."""
+        return session_info(self._engine.check_context(), self._alive())
+
+    async def close(self) -> None:
+        """Close now, whatever runs; idempotent. What the session held is free on return."""
+        self._engine.check_context()
+        if not self._post(CloseSession()):
+            await self._engine.settle()
+
+    def _alive(self) -> SessionActor:
+        if self._actor is None:
+            self._actor = self._engine.check_context().session(self._id)
+        return self._actor
+
+    def _post(self, message: SessionMessage) -> bool:
+        """Post to our own session and no namesake; True when it is gone."""
+        if self._actor is None or self._actor.is_closed:
+            return True
+        return self._actor.mailbox.post(message, CALLER) is not None
+
+    def _running(
+        self, request: TurnRequest, on_exit: Literal["rollback", "keep"]
+    ) -> RunningTurn:
+        def submit(request: TurnRequest) -> Address[SessionMessage]:
+            actor = self._alive()
+            if actor.is_closed:
+                raise SessionClosed(session_id=self._id)
+            self._engine.enter_door(request, Address(actor.name))
+            return Address(actor.name)
+
+        return RunningTurn(
+            self._engine.core,
+            request,
+            submit,
+            self._engine.maybe_tokenizer,
+            session_id=self._id,
+            on_exit=on_exit,
+        )

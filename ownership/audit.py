@@ -1,0 +1,251 @@
+"""Conservation, counted again from scratch: nothing that a verb has cached is believed.
+
+Each slot stands in one column: free, batch, session, cache, draining or quarantined. Each page is
+free, one claim's own, or in one run. ``quarantined`` is what nobody but a step in quarantine has.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from ownership import events
+from ownership.book import Book
+from ownership.claims import BATCH, CACHE, COPY, DRAINING, NO_LIMIT, SESSION, VALID, ClaimRecord
+from ownership.handles import BatchOwned, CacheOwned, SessionOwned
+from ownership.ids import NO_SLOT, ClaimId, PageIndex, RunId
+from ownership.runs import Run
+
+__all__ = ["AuditReport", "audit"]
+
+_HANDLE_TYPE = {BATCH: BatchOwned, SESSION: SessionOwned, CACHE: CacheOwned}
+_IN_EVENT = (
+    "free_slots",
+    "free_pages",
+    "batch",
+    "session",
+    "cache",
+    "draining",
+    "quarantined_slots",
+    "quarantined_pages",
+)
+
+
+@attrs.frozen
+class AuditReport:
+    """What was found. The columns count claims; each has one slot where the model uses slots."""
+
+    problems: tuple[str, ...]
+    free_slots: int
+    free_pages: int
+    batch: int
+    session: int
+    cache: int
+    draining: int
+    quarantined: int
+    quarantined_slots: int
+    quarantined_pages: int
+    exclusive_pages: int
+    """Pages that are one claim's own, quarantine left out."""
+    shared_pages: int
+    """Frozen pages, in runs, quarantine left out."""
+
+    @property
+    def conserved(self) -> bool:
+        """Whether everything has exactly one owner, or is free."""
+        return not self.problems
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether all is conserved, and free or in quarantine."""
+        claims = self.batch + self.session + self.cache + self.draining
+        return self.conserved and not claims and not self.exclusive_pages + self.shared_pages
+
+
+def audit(book: Book) -> AuditReport:
+    """Recompute every column, count, pin and table; tell what does not agree."""
+    claims = list(book.claims.values())
+    columns = _columns(book, claims)
+    problems = [
+        *_slot_problems(book, claims),
+        *_page_problems(book, claims),
+        *_run_problems(book, claims),
+        *_pin_problems(claims),
+        *_custody_problems(book, claims),
+        *_name_problems(book, claims),
+        *(problem for record in claims for problem in _claim_problems(book, record)),
+    ]
+    count = Counter(columns.values())
+    lost = [record for record in claims if columns[record.number] == "quarantined"]
+    kept = [record for record in claims if columns[record.number] != "quarantined"]
+    shared = _run_pages(kept)
+    report = AuditReport(
+        problems=tuple(problems),
+        free_slots=len(book.free_slots),
+        free_pages=len(book.free_pages),
+        batch=count["batch"],
+        session=count["session"],
+        cache=count["cache"],
+        draining=count["draining"],
+        quarantined=count["quarantined"],
+        quarantined_slots=len(lost) if book.capacity.slots else 0,
+        quarantined_pages=sum(len(record.exclusive) for record in lost)
+        + len(_run_pages(lost) - shared),
+        exclusive_pages=sum(len(record.exclusive) for record in kept),
+        shared_pages=len(shared),
+    )
+    if book.observer is not None:
+        fields = {name: getattr(report, name) for name in _IN_EVENT}
+        events.audited(book, book.observer, fields, conserved=report.conserved)
+    return report
+
+
+def _columns(book: Book, claims: Iterable[ClaimRecord]) -> dict[ClaimId, str]:
+    """Say for each claim in which column it stands."""
+    hanging = {
+        record.number
+        for entry in book.leases.values()
+        if entry.step.quarantined
+        for record in entry.claims
+    }
+    pins_elsewhere = {
+        record.base.number
+        for record in claims
+        if record.base is not None and record.number not in hanging
+    }
+    columns: dict[ClaimId, str] = {}
+    for record in claims:
+        orphaned = record.kind is DRAINING and record.number not in pins_elsewhere
+        is_lost = orphaned or record.number in hanging
+        columns[record.number] = "quarantined" if is_lost else record.kind.value
+    return columns
+
+
+def _run_pages(claims: Iterable[ClaimRecord]) -> set[PageIndex]:
+    runs: dict[RunId, Run] = {}
+    for record in claims:
+        for run in _chain(record):
+            if run.number in runs:
+                break
+            runs[run.number] = run
+    return {page for run in runs.values() for page in run.pages}
+
+
+def _chain(record: ClaimRecord) -> Iterator[Run]:
+    return iter(()) if record.tip is None else record.tip.chain()
+
+
+def _slot_problems(book: Book, claims: Iterable[ClaimRecord]) -> Iterator[str]:
+    columns = Counter[int](book.free_slots)
+    for record in claims:
+        if record.slot is NO_SLOT:
+            if book.capacity.slots:
+                yield f"{record.place()} has no slot"
+            continue
+        columns[record.slot] += 1
+        if record.generation != book.generations[record.slot]:
+            newest = book.generations[record.slot]
+            yield f"{record.place()}: the slot's newest generation is {newest}"
+    yield from _partition_problems("slot", columns, book.capacity.slots)
+
+
+def _page_problems(book: Book, claims: Iterable[ClaimRecord]) -> Iterator[str]:
+    columns = Counter[int](book.free_pages)
+    for record in claims:
+        columns.update(record.exclusive)
+    for run in book.runs.alive.values():
+        columns.update(run.pages)
+    yield from _partition_problems("page", columns, book.capacity.pages)
+
+
+def _partition_problems(what: str, columns: Counter[int], capacity: int) -> Iterator[str]:
+    for index in range(capacity):
+        times = columns.pop(index, 0)
+        if times != 1:
+            yield f"{what} {index} stands in {times} columns"
+    for index in columns:
+        yield f"{what} {index} does not exist"
+
+
+def _run_problems(book: Book, claims: Iterable[ClaimRecord]) -> Iterator[str]:
+    counts = Counter[RunId](record.tip.number for record in claims if record.tip is not None)
+    for run in book.runs.alive.values():
+        if run.parent is not None:
+            counts[run.parent.number] += 1
+    for run in book.runs.alive.values():
+        counted = counts.pop(run.number, 0)
+        if run.count != counted:
+            yield f"run {run.number} has count {run.count}, named by {counted}"
+    for number in counts:
+        yield f"run {number} is named, but has ended"
+
+
+def _pin_problems(claims: Iterable[ClaimRecord]) -> Iterator[str]:
+    pins = Counter[ClaimId](record.base.number for record in claims if record.base is not None)
+    for record in claims:
+        counted = pins.pop(record.number, 0)
+        if record.pins != counted:
+            yield f"{record.place()} has {record.pins} pins, held by {counted}"
+        if record.kind is DRAINING and not counted:
+            yield f"{record.place()} drains, but nothing pins it"
+    for number in pins:
+        yield f"claim {number} is pinned, but has ended"
+
+
+def _custody_problems(book: Book, claims: Iterable[ClaimRecord]) -> Iterator[str]:
+    leased = Counter[ClaimId](
+        record.number for entry in book.leases.values() for record in entry.claims
+    )
+    for record in claims:
+        times = leased.pop(record.number, 0)
+        if times != (1 if record.is_leased() else 0) or (record.step is not None) != bool(times):
+            yield f"{record.place()} is in {times} leases, in custody of {record.custodian}"
+        handle = record.handle and record.handle()
+        if record.kind is DRAINING:
+            if record.handle is not None:
+                yield f"{record.place()} drains, but has an owner"
+        elif handle is None:
+            yield f"{record.place()} of {record.custodian}: its handle was garbage collected"
+        elif book.live.get(id(handle)) is not record:
+            yield f"{record.place()}: its live handle is not in the table"
+        elif type(handle) is not _HANDLE_TYPE.get(record.kind):
+            yield f"{record.place()} is {record.kind.value}, its handle {type(handle).__name__}"
+    for number in leased:
+        yield f"claim {number} is in a lease, but has ended"
+    owned = sum(record.kind is not DRAINING for record in book.claims.values())
+    if len(book.live) > owned:
+        yield f"{len(book.live)} live handles for {owned} claims"
+    for entry in book.leases.values():
+        if entry.handle is None or entry.handle() is None:
+            yield f"lease {entry.step.lease}: its handle was garbage collected"
+
+
+def _name_problems(book: Book, claims: Iterable[ClaimRecord]) -> Iterator[str]:
+    named = {
+        (record.name.holder, record.name.version): record
+        for record in claims
+        if record.name is not None and record.kind is not DRAINING
+    }
+    if named != book.names:
+        yield f"{len(book.names)} names, but {len(named)} claims that have one"
+    for record in claims:
+        at_rest = record.kind in (SESSION, CACHE)
+        if at_rest and (record.name is None or record.content is not VALID):
+            yield f"{record.place()} is at rest without a name or a valid state"
+
+
+def _claim_problems(book: Book, record: ClaimRecord) -> Iterator[str]:
+    if (record.content is COPY) != (record.base is not None):
+        yield f"{record.place()} is {record.content.value}, base {record.base is not None}"
+    shared = [page for run in reversed(list(_chain(record))) for page in run.pages]
+    table = shared + record.exclusive
+    if table != record.page_table:
+        yield f"{record.place()}: its page table is not its run and its own pages"
+    size = book.capacity.page_size
+    has_pages = bool(book.capacity.pages)
+    covered = len(table) * size if has_pages else NO_LIMIT
+    next_full = (len(shared) + 1) * size if has_pages else NO_LIMIT
+    if record.position > covered or record.covered != covered:
+        yield f"{record.place()}: {covered} positions covered, at {record.position}"
+    if record.next_full != next_full or not next_full - size <= record.position < next_full:
+        yield f"{record.place()}: frozen up to {len(shared) * size}, at {record.position}"

@@ -1,0 +1,70 @@
+"""Frozen pages: chains of runs, shared by count, so that sharing a history is one increment.
+
+A run is a node: pages that are full and never written again, and the run before them. Its count
+is the number of claims whose tip it is plus the number of runs whose parent it is. At zero its
+pages go back, and its parent loses one.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import attrs
+
+from ownership.ids import PageIndex, RunId
+
+__all__ = ["Run", "RunTable"]
+
+
+@attrs.define(eq=False, weakref_slot=False)
+class Run:
+    """Some frozen pages after ``parent``; alive while its count is above zero."""
+
+    number: RunId
+    parent: "Run | None"
+    pages: tuple[PageIndex, ...]
+    count: int
+
+    def chain(self) -> "Iterator[Run]":
+        """This run and those before it, the newest first."""
+        run: Run | None = self
+        while run is not None:
+            yield run
+            run = run.parent
+
+
+@attrs.define(eq=False)
+class RunTable:
+    """All runs of a ledger."""
+
+    alive: dict[RunId, Run] = attrs.field(init=False, factory=dict[RunId, Run])
+    _numbers: Iterator[RunId] = attrs.field(
+        init=False, factory=lambda: cast("Iterator[RunId]", itertools.count())
+    )
+
+    def freeze(self, parent: Run | None, pages: tuple[PageIndex, ...]) -> Run:
+        """Make a run of pages that a claim has just filled; the claim's tip moves on to it.
+
+        The claim gives up its count of ``parent`` and the new run takes one, so that the parent's
+        count stays as it is.
+        """
+        run = Run(next(self._numbers), parent, pages, 1)
+        self.alive[run.number] = run
+        return run
+
+    def drop(self, tip: Run, freed: list[PageIndex]) -> Sequence[RunId]:
+        """Take one from the count of ``tip``; the pages of runs that end are added to ``freed``.
+
+        Returns the runs that ended, the newest first. O(number of them).
+        """
+        ended: list[RunId] = []
+        run: Run | None = tip
+        while run is not None:
+            run.count -= 1
+            if run.count:
+                break
+            del self.alive[run.number]
+            ended.append(run.number)
+            freed.extend(run.pages)
+            run = run.parent
+        return ended

@@ -1,0 +1,88 @@
+"""What would be free if some claims ended: exact, and nothing is touched.
+
+The scheduler asks before it preempts or gives up anything: all legal moves together must make the
+room. Shared runs make the answer more than a sum, so counts and pins are taken down in side
+tables. A base that stays pinned gives nothing: it would drain.
+"""
+
+from typing import Self
+
+from ownership.book import Book
+from ownership.claims import DRAINING, ClaimRecord
+from ownership.custody import live_claim
+from ownership.handles import BatchOwned
+from ownership.ids import NO_SLOT, ClaimId, RunId
+from ownership.runs import Run
+from ownership.values import BaseName
+
+__all__ = ["ReleaseSimulation"]
+
+
+class ReleaseSimulation:
+    """Counts what a set of endings would give back, in any order. O(what it would free)."""
+
+    def __init__(self, book: Book, /) -> None:
+        self._book = book
+        self._slots = 0
+        self._pages = 0
+        self._ended: set[ClaimId] = set()
+        self._pins: dict[ClaimId, int] = {}
+        self._counts: dict[RunId, int] = {}
+
+    @property
+    def slots(self) -> int:
+        """Slots that would be free in addition."""
+        return self._slots
+
+    @property
+    def pages(self) -> int:
+        """Pages that would be free in addition."""
+        return self._pages
+
+    def base(self, name: BaseName, /) -> Self:
+        """Suppose that this state were closed or evicted; a name that is gone adds nothing."""
+        record = self._book.names.get((name.holder, name.version))
+        if record is not None:
+            self.end(record)
+        return self
+
+    def claim(self, claim: BatchOwned, /) -> Self:
+        """Suppose that this claim were rolled back, if it is on the device: once it has landed.
+
+        A claim in quarantine adds nothing: nobody knows when it lands.
+
+        Raises:
+            StaleHandle: the handle is spent.
+        """
+        record = live_claim(self._book, claim)
+        if record.step is None or not record.step.quarantined:
+            self.end(record)
+        return self
+
+    def end(self, record: ClaimRecord, /) -> None:
+        """Suppose that this claim ended."""
+        if record.number in self._ended:
+            return
+        self._ended.add(record.number)
+        if not self._pins_left(record):
+            self._free(record)
+        base = record.base
+        if base is not None:
+            self._pins[base.number] = left = self._pins_left(base) - 1
+            if not left and (base.kind is DRAINING or base.number in self._ended):
+                self._free(base)
+
+    def _pins_left(self, record: ClaimRecord) -> int:
+        return self._pins.get(record.number, record.pins)
+
+    def _free(self, record: ClaimRecord) -> None:
+        if record.slot is not NO_SLOT:
+            self._slots += 1
+        self._pages += len(record.exclusive)
+        run: Run | None = record.tip
+        while run is not None:
+            self._counts[run.number] = left = self._counts.get(run.number, run.count) - 1
+            if left:
+                break
+            self._pages += len(run.pages)
+            run = run.parent

@@ -1,0 +1,150 @@
+"""Lending claims to the device: ``launch`` and ``land``, and the quarantine in between.
+
+A launched claim is in the custody of the device, so that no other verb finds it: what a step may
+still write can't be given back. The lease keeps the handles alive and gives out the same ones.
+"""
+
+from collections.abc import Sequence
+
+from ownership import events
+from ownership.book import Book, LeaseRecord
+from ownership.claims import BATCH, UNDEFINED, VALID, ClaimRecord, Step
+from ownership.custody import held_lease, misuse, refusal
+from ownership.endings import unpin
+from ownership.handles import BatchOwned, Lease, issue_lease
+from ownership.ids import DEVICE, ClaimId, CustodianId
+from ownership.runs import Run
+from ownership.values import Absorbed, LandOutcome, StepFailed
+
+__all__ = ["land", "launch", "quarantine"]
+
+
+def launch(book: Book, custodian: CustodianId, claims: Sequence[BatchOwned], step: int) -> Lease:
+    """Move the claims of all rows into one lease."""
+    handles = tuple(claims)
+    live = book.live
+    records: list[ClaimRecord] = []
+    for handle in handles:
+        record = live.get(id(handle))
+        if record is None or record.kind is not BATCH or record.custodian != custodian:
+            raise refusal(book, handle, BatchOwned, custodian, "BatchPort.launch")
+        if record.content is UNDEFINED or record.pins:
+            raise misuse(book, _not_fit(record))
+        records.append(record)
+    if len(set(records)) != len(records) or not records:
+        raise misuse(book, f"launch of step {step}: wants at least one claim, and each only once")
+    number = next(book.lease_numbers)
+    info = Step(number, step)
+    for record in records:
+        record.custodian = DEVICE
+        record.step = info
+    entry = LeaseRecord(info, tuple(records), handles)
+    lease = issue_lease(book, number, step)
+    book.leases[number] = entry
+    book.make_lease_live(entry, lease)
+    book.transitions += 1
+    if book.observer is not None:
+        events.launched(book, book.observer, entry, custodian)
+    return lease
+
+
+def _not_fit(record: ClaimRecord) -> str:
+    if record.content is UNDEFINED:
+        return f"launch: {record.place()} is undefined after a failed step: roll it back"
+    return f"launch: {record.place()} is pinned by {record.pins} copies under way: wait for them"
+
+
+def land(
+    book: Book, custodian: CustodianId, lease: Lease, outcome: LandOutcome
+) -> tuple[BatchOwned, ...]:
+    """Take a step's claims back from the device, all of them before this returns."""
+    entry = held_lease(book, lease, "BatchPort.land")
+    frozen: dict[ClaimId, Run] = {}
+    if isinstance(outcome, StepFailed):
+        bases = _land_failed(entry.claims, custodian)
+    else:
+        _check_absorbed(book, entry, outcome)
+        bases = _land_absorbed(book, entry.claims, custodian, outcome.tokens, frozen)
+    del book.leases[entry.step.lease]
+    del book.live_leases[id(lease)]
+    entry.handle = None
+    returned = [(base, unpin(book, base)) for base in bases]
+    book.transitions += 1
+    observer = book.observer
+    if observer is not None:
+        is_ok = not isinstance(outcome, StepFailed)
+        events.landed(book, observer, entry, frozen, bases, custodian, is_ok=is_ok)
+        for base, given_back in returned:
+            if given_back is not None:
+                events.drain_ended(book, observer, base, given_back)
+    return entry.handles
+
+
+def _check_absorbed(book: Book, entry: LeaseRecord, outcome: Absorbed) -> None:
+    what = f"land of lease {entry.step.lease} (step {entry.step.number})"
+    if entry.step.quarantined:
+        raise misuse(book, f"{what}: its device was given up, so it can only land as failed")
+    if len(outcome.tokens) != len(entry.claims):
+        rows = f"{len(outcome.tokens)} numbers for {len(entry.claims)} rows"
+        raise misuse(book, f"{what}: {rows}")
+    for record, absorbed in zip(entry.claims, outcome.tokens, strict=True):
+        if absorbed < 0 or record.position + absorbed > record.covered:
+            span = f"absorbed {absorbed} at position {record.position}, covers {record.covered}"
+            raise misuse(book, f"{what}: {record.place()} {span}")
+
+
+def _land_absorbed(
+    book: Book,
+    records: Sequence[ClaimRecord],
+    custodian: CustodianId,
+    tokens: Sequence[int],
+    frozen: dict[ClaimId, Run],
+) -> list[ClaimRecord]:
+    bases: list[ClaimRecord] = []
+    for record, absorbed in zip(records, tokens, strict=True):
+        record.custodian = custodian
+        record.step = None
+        record.position = position = record.position + absorbed
+        if record.content is not VALID:
+            record.content = VALID
+            if record.base is not None:
+                bases.append(record.base)
+                record.base = None
+        if position >= record.next_full:
+            frozen[record.number] = _freeze(book, record)
+    return bases
+
+
+def _freeze(book: Book, record: ClaimRecord) -> Run:
+    """Make the pages that the landing filled a run: no step may write them again."""
+    size = book.capacity.page_size
+    full = record.position // size
+    count = full - (len(record.page_table) - len(record.exclusive))
+    pages = tuple(record.exclusive[:count])
+    del record.exclusive[:count]
+    record.tip = run = book.runs.freeze(record.tip, pages)
+    record.next_full = (full + 1) * size
+    return run
+
+
+def _land_failed(records: Sequence[ClaimRecord], custodian: CustodianId) -> list[ClaimRecord]:
+    bases: list[ClaimRecord] = []
+    for record in records:
+        record.custodian = custodian
+        record.step = None
+        record.content = UNDEFINED
+        if record.base is not None:
+            bases.append(record.base)
+            record.base = None
+    return bases
+
+
+def quarantine(book: Book, lease: Lease) -> None:
+    """Count a step's claims as out of reach until it lands, as failed. Twice is once."""
+    entry = held_lease(book, lease, "quarantine")
+    if entry.step.quarantined:
+        return
+    entry.step.quarantined = True
+    book.transitions += 1
+    if book.observer is not None:
+        events.quarantined(book, book.observer, entry)

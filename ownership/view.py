@@ -1,0 +1,267 @@
+"""The ledger, read only: what planning, health and tests may know. Every answer is a value."""
+
+from typing import Literal
+
+import attrs
+
+from ownership.admission import pages_missing
+from ownership.audit import AuditReport, audit
+from ownership.book import Book, Violation
+from ownership.claims import DRAINING, SESSION, ZEROED, ClaimRecord, Content, Kind
+from ownership.custody import held_lease, live_claim
+from ownership.handles import ClaimHandle, Lease
+from ownership.ids import NO_SLOT, ClaimId, CustodianId, NoSlot, PageIndex, SlotIndex
+from ownership.simulation import ReleaseSimulation
+from ownership.values import ZEROS, Base, BaseName, Capacity, Need
+
+__all__ = [
+    "BaseView",
+    "ClaimView",
+    "CopyFrom",
+    "Counters",
+    "LedgerView",
+    "Placement",
+    "TailCopy",
+]
+
+
+@attrs.frozen
+class CopyFrom:
+    """The slot starts as a copy of this one."""
+
+    slot: SlotIndex
+
+
+@attrs.frozen
+class TailCopy:
+    """Page ``target`` starts as a copy of ``source``, the partly filled last page of a base."""
+
+    source: PageIndex
+    target: PageIndex
+
+
+Initial = CopyFrom | Literal["zeros", "kept"]
+
+
+@attrs.frozen
+class Placement:
+    """Where one row of a launched step reads and writes; lent until the lease lands."""
+
+    slot: SlotIndex | NoSlot
+    initial: Initial
+    """``"kept"`` also for a claim without a slot that starts from a base: nothing to copy."""
+    position: int
+    pages: list[PageIndex]
+    """The claim's own page table, not a copy: it does not change while the claim is leased."""
+    tail_copy: TailCopy | None
+
+
+@attrs.frozen
+class BaseView:
+    """A state that a turn may start from."""
+
+    position: int
+    pinned: int
+    """Working claims that have yet to copy out of it."""
+
+
+@attrs.frozen
+class ClaimView:
+    """What the ledger knows of one claim."""
+
+    claim: ClaimId
+    kind: Kind
+    slot: SlotIndex | NoSlot
+    generation: int
+    custodian: CustodianId
+    position: int
+    content: Content
+    pages: tuple[PageIndex, ...]
+    """All pages in order of position, shared ones first."""
+    exclusive: int
+    """How many of them, the last ones, are this claim's own."""
+    base: BaseName | None
+    """What it is to be copied from; pinned until then."""
+    name: BaseName | None
+    """How a turn may ask for it as a base."""
+    turn: str
+    pinned: int
+    """Working claims that have yet to copy out of this one."""
+
+
+@attrs.frozen
+class Counters:
+    """What has happened since the ledger was opened."""
+
+    transitions: int
+    """Verbs, moves and quarantines."""
+    rollbacks: int
+    commits: int
+    closes: int
+    """States closed or replaced by their session."""
+    reclaimed: int
+    """Claims taken back from the dead: above zero in a run without faults, something leaked."""
+    violations: int
+    """Uses of a handle that were refused, and handles that were lost."""
+
+
+class LedgerView:
+    """Questions to the ledger; none of them changes it."""
+
+    __slots__ = ("_book",)
+
+    def __init__(self, book: Book, /) -> None:
+        self._book = book
+
+    @property
+    def capacity(self) -> Capacity:
+        """How much there is to own."""
+        return self._book.capacity
+
+    @property
+    def free_slots(self) -> int:
+        """Slots that nobody has."""
+        return len(self._book.free_slots)
+
+    @property
+    def free_pages(self) -> int:
+        """Pages that nobody has."""
+        return len(self._book.free_pages)
+
+    @property
+    def draining_slots(self) -> int:
+        """Slots that come back when the copies out of them have ended."""
+        return self._book.draining if self._book.capacity.slots else 0
+
+    @property
+    def quarantined_leases(self) -> int:
+        """Steps whose device is gone or hangs."""
+        return sum(entry.step.quarantined for entry in self._book.leases.values())
+
+    @property
+    def quarantined_slots(self) -> int:
+        """Slots that nobody but a step in quarantine has, drained bases that it pins included."""
+        return self._in_quarantine().slots
+
+    @property
+    def quarantined_pages(self) -> int:
+        """Pages that nobody but a step in quarantine has, by claim, run or pinned base."""
+        return self._in_quarantine().pages
+
+    @property
+    def counters(self) -> Counters:
+        """What has happened since the ledger was opened."""
+        book = self._book
+        return Counters(
+            transitions=book.transitions,
+            rollbacks=book.rollbacks,
+            commits=book.commits,
+            closes=book.closes,
+            reclaimed=book.reclaimed,
+            violations=book.violations,
+        )
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """The latest refused uses and lost handles; ``counters.violations`` counts them all."""
+        return tuple(self._book.last_violations)
+
+    def describe(self, handle: ClaimHandle, /) -> ClaimView:
+        """Tell all about a live handle's claim; StaleHandle when it is spent."""
+        return _claim_view(live_claim(self._book, handle))
+
+    def position(self, handle: ClaimHandle, /) -> int:
+        """Tokens that the state of a live handle has absorbed; StaleHandle when it is spent."""
+        return live_claim(self._book, handle).position
+
+    def slot_of(self, handle: ClaimHandle, /) -> SlotIndex | NoSlot:
+        """The slot of a live handle; StaleHandle when it is spent."""
+        return live_claim(self._book, handle).slot
+
+    def covered(self, handle: ClaimHandle, /) -> int:
+        """Positions that a live handle's pages cover: as far as it gets without ``grow``."""
+        return live_claim(self._book, handle).covered
+
+    def find_base(self, name: BaseName, /) -> BaseView | None:
+        """The state of that name, or None when it was given up or replaced."""
+        record = self._book.names.get((name.holder, name.version))
+        return None if record is None else BaseView(record.position, record.pins)
+
+    def resting(self) -> tuple[BaseName, ...]:
+        """Names of all sessions' states, in the order of their commits."""
+        return tuple(
+            record.name
+            for record in self._book.names.values()
+            if record.kind is SESSION and record.name is not None
+        )
+
+    def pages_needed(self, need: Need, base: Base, /) -> int:
+        """Pages that ``reserve`` would take; from nothing, when the base is gone."""
+        source = None
+        if base is not ZEROS:
+            source = self._book.names.get((base.holder, base.version))
+        return pages_missing(self._book, need, source)
+
+    def placements(self, lease: Lease, /) -> tuple[Placement, ...]:
+        """Where the rows of a launched step read and write, in order of the launch."""
+        entry = held_lease(self._book, lease, "placements")
+        size = self._book.capacity.page_size
+        return tuple([_placement(record, size) for record in entry.claims])
+
+    def simulate(self) -> ReleaseSimulation:
+        """Begin to count what a set of endings would give back."""
+        return ReleaseSimulation(self._book)
+
+    def held_by(self, custodian: CustodianId, /) -> tuple[ClaimView, ...]:
+        """All claims in this custody, the oldest first. O(claims of the ledger)."""
+        return tuple(
+            _claim_view(record)
+            for record in self._book.claims.values()
+            if record.custodian == custodian and record.kind is not DRAINING
+        )
+
+    def audit(self) -> AuditReport:
+        """Count everything again from scratch. O(everything)."""
+        return audit(self._book)
+
+    def _in_quarantine(self) -> ReleaseSimulation:
+        simulation = ReleaseSimulation(self._book)
+        for entry in self._book.leases.values():
+            if entry.step.quarantined:
+                for record in entry.claims:
+                    simulation.end(record)
+        return simulation
+
+
+def _claim_view(record: ClaimRecord) -> ClaimView:
+    return ClaimView(
+        claim=record.number,
+        kind=record.kind,
+        slot=record.slot,
+        generation=record.generation,
+        custodian=record.custodian,
+        position=record.position,
+        content=record.content,
+        pages=tuple(record.page_table),
+        exclusive=len(record.exclusive),
+        base=None if record.base is None else record.base.name,
+        name=record.name,
+        turn=record.turn,
+        pinned=record.pins,
+    )
+
+
+def _placement(record: ClaimRecord, page_size: int) -> Placement:
+    position, table, base = record.position, record.page_table, record.base
+    initial: Initial = "kept"
+    tail: TailCopy | None = None
+    if base is None:
+        if record.content is ZEROED:
+            initial = "zeros"
+    else:
+        if base.slot is not NO_SLOT:
+            initial = CopyFrom(base.slot)
+        if table and position % page_size:
+            full = position // page_size
+            tail = TailCopy(base.page_table[full], table[full])
+    return Placement(record.slot, initial, position, table, tail)

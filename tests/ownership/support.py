@@ -1,0 +1,138 @@
+"""A small ledger with one port of each kind, and the steps that most tests begin with."""
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from ownership import (
+    ZEROS,
+    Absorbed,
+    Base,
+    BaseName,
+    BatchOwned,
+    BatchPort,
+    CachePort,
+    Capacity,
+    CustodianId,
+    Ledger,
+    Need,
+    Refused,
+    SessionOwned,
+    SessionPort,
+    StepFailed,
+)
+
+SCHEDULER = CustodianId("scheduler")
+SESSION = CustodianId("session:a")
+OTHER = CustodianId("session:b")
+CACHE = CustodianId("cache")
+MAIL = CustodianId("mail:session:a")
+
+Event = tuple[str, Mapping[str, object]]
+
+
+class Recorder:
+    """Keeps every event."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def record(self, event: str, fields: Mapping[str, object], /) -> None:
+        self.events.append((event, fields))
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.events]
+
+    def only(self, event: str) -> Mapping[str, object]:
+        (fields,) = (fields for name, fields in self.events if name == event)
+        return fields
+
+
+@attrs.frozen
+class Desk:
+    """A ledger and its three ports."""
+
+    ledger: Ledger
+    batch: BatchPort
+    session: SessionPort
+    cache: CachePort
+
+    def reserve(self, positions: int = 0, base: Base = ZEROS, turn: str = "turn") -> BatchOwned:
+        claim = self.batch.reserve(Need(positions), base, turn=turn)
+        assert not isinstance(claim, Refused), claim
+        return claim
+
+    def step(self, claims: Sequence[BatchOwned], *tokens: int) -> None:
+        """Launch the claims and land them with so many tokens each."""
+        lease = self.batch.launch(claims, step=1)
+        self.batch.land(lease, Absorbed(tokens))
+
+    def fail(self, *claims: BatchOwned) -> None:
+        self.batch.land(self.batch.launch(claims, step=1), StepFailed("it broke"))
+
+    def working(self, tokens: int, base: Base = ZEROS, covers: int | None = None) -> BatchOwned:
+        """A claim that has absorbed ``tokens`` beyond its base in one step."""
+        start = 0
+        if base is not ZEROS:
+            found = self.ledger.view.find_base(base)
+            assert found is not None
+            start = found.position
+        claim = self.reserve(start + tokens if covers is None else covers, base)
+        self.step([claim], tokens)
+        return claim
+
+    def hand(self, claim: BatchOwned, target: CustodianId = SESSION) -> BatchOwned:
+        self.ledger.move(claim, SCHEDULER, target, "test")
+        return claim
+
+    def committed(
+        self, tokens: int, base: Base = ZEROS, replaces: SessionOwned | None = None
+    ) -> SessionOwned:
+        """A state of ``SESSION`` that absorbed ``tokens`` beyond its base."""
+        working = self.hand(self.working(tokens, base))
+        return self.session.commit(working, replaces=replaces)
+
+    def name(self, version: int | None = None, holder: CustodianId = SESSION) -> BaseName:
+        return BaseName(holder, self.session.version if version is None else version)
+
+    def check(self) -> None:
+        report = self.ledger.view.audit()
+        assert report.problems == ()
+
+    def is_empty(self) -> bool:
+        view = self.ledger.view
+        self.check()
+        everything = (view.capacity.slots, view.capacity.pages)
+        return view.audit().at_rest and (view.free_slots, view.free_pages) == everything
+
+
+def open_desk(
+    slots: int = 4,
+    pages: int = 16,
+    page_size: int = 4,
+    *,
+    observer: Recorder | None = None,
+    track_freed: bool = False,
+) -> Desk:
+    ledger = Ledger(
+        Capacity(slots, pages, page_size), observer=observer, track_freed=track_freed
+    )
+    return Desk(
+        ledger,
+        ledger.batch_port(SCHEDULER),
+        ledger.session_port(SESSION),
+        ledger.cache_port(CACHE),
+    )
+
+
+def snapshot(ledger: Ledger) -> object:
+    """Everything that a refused verb must leave as it was."""
+    view = ledger.view
+    custodians = (SCHEDULER, SESSION, OTHER, CACHE, MAIL, CustodianId("device"))
+    return (
+        view.audit(),
+        view.resting(),
+        [view.held_by(custodian) for custodian in custodians],
+        attrs.evolve(view.counters, violations=0),
+    )
