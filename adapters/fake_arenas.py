@@ -119,6 +119,8 @@ class FakeArenas:
         num_tokens = num_pages = 0
         for row in rows:
             count = len(row.tokens)
+            if not count:
+                raise PlanFault("a row has no tokens")
             num_tokens += count
             slots.add(row.slot)
             if row.initial != "kept" or row.tail_copy is not None:
@@ -173,11 +175,14 @@ class FakeArenas:
     def _absorb(self, step: DeviceStep, row: StepRow) -> int | None:
         slot, pages, position = row.slot, row.pages, row.position
         uses_slots, uses_pages = self._uses_slots, self._uses_pages
+        vocab_size = self.model.vocab_size
         cells, sums, tops, size = self._cells, self._sums, self._tops, self._page_size
         before = state = self._slots[slot]
         if before == _POISON:
             self.poison_reads.append(PoisonRead(step.step, row, "slot", slot))
         for token in row.tokens:
+            if not 0 <= token < vocab_size:
+                raise PlanFault(f"token {token} is not in the vocabulary of {vocab_size}")
             state = hash((state if uses_slots else before, token, position))
             if uses_pages:
                 page, offset = pages[position // size], position % size
@@ -194,7 +199,7 @@ class FakeArenas:
             read = self._read(step, row, position)
             state = hash((state if uses_slots else before, read))
         sampling = row.sampling
-        return None if sampling is None else _draw(state, sampling, self.model.vocab_size)
+        return None if sampling is None else _draw(state, sampling, vocab_size)
 
     def _read(self, step: DeviceStep, row: StepRow, end: int) -> tuple[int, ...]:
         """Sum up the cells at positions below ``end``, page by page, in the page table's order."""
@@ -233,6 +238,8 @@ def _draw(logits: int, sampling: RowSampling, vocab_size: int) -> int:
         rank = hash((sampling.key, sampling.index)) % kept
     token = hash((logits, rank)) % vocab_size
     if sampling.banned:
+        if len(set(sampling.banned)) >= vocab_size:
+            raise PlanFault("every token is banned")
         while token in sampling.banned:
             rank += vocab_size
             token = hash((logits, rank)) % vocab_size

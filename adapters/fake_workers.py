@@ -5,7 +5,6 @@ submission: memory that is given back too early would be seen. Only reports may 
 (by hand), as they may from a device that runs several steps deep.
 """
 
-import queue
 import threading
 import time
 from collections.abc import Callable
@@ -155,10 +154,10 @@ class ThreadWorker:
     """Runs the steps one after another in a thread of its own; delays are real seconds."""
 
     run: Runner
-    _inbox: queue.SimpleQueue[Job | None] = attrs.field(
-        factory=queue.SimpleQueue["Job | None"], init=False
-    )
-    _is_stopped: threading.Event = attrs.field(factory=threading.Event, init=False)
+    jobs: list[Job] = attrs.field(factory=list[Job])
+    """In order of submission; the first one runs. Guarded by the condition."""
+    _changed: threading.Condition = attrs.field(factory=threading.Condition, init=False)
+    _is_stopped: bool = attrs.field(default=False, init=False)
     _thread: threading.Thread = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -167,39 +166,41 @@ class ThreadWorker:
         self._thread.start()
 
     def enqueue(self, job: Job) -> None:
-        if self._is_stopped.is_set():
-            job.done(_STOPPED)
-        else:
-            self._inbox.put(job)
+        with self._changed:
+            if not self._is_stopped:
+                self.jobs.append(job)
+                self._changed.notify()
+                return
+        job.done(_STOPPED)
 
     def wake(self) -> None:
         """The thread waits on the job's own event."""
 
     def stop(self) -> None:
-        self._is_stopped.set()
-        self._inbox.put(None)
+        with self._changed:
+            self._is_stopped = True
+            queued = self.jobs[1:]
+            del self.jobs[1:]
+            self._changed.notify()
+        for job in queued:
+            job.done(_STOPPED)
 
     def join(self, timeout_s: float, /) -> bool:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _work(self) -> None:
-        while not self._is_stopped.is_set() and (job := self._inbox.get()) is not None:
-            if self._is_stopped.is_set():
-                job.done(_STOPPED)
-                break
+        while (job := self._next()) is not None:
             if job.hangs is not None:
                 job.hangs.wait()
             if job.delay_s:
                 time.sleep(job.delay_s)
-            job.done(job.compute(self.run))
-        self._fail_the_rest()
+            report = job.compute(self.run)
+            with self._changed:
+                del self.jobs[0]
+            job.done(report)
 
-    def _fail_the_rest(self) -> None:
-        while True:
-            try:
-                job = self._inbox.get_nowait()
-            except queue.Empty:
-                return
-            if job is not None:
-                job.done(_STOPPED)
+    def _next(self) -> Job | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self.jobs or self._is_stopped)
+            return self.jobs[0] if self.jobs else None

@@ -149,7 +149,7 @@ class Engine:
             stall_timeout_s=stall_timeout_s,
         )
         return RunningTurn(
-            self.core, request, self._submit_one_shot, self.maybe_tokenizer, session_id=None
+            self.core, request, self._submit_one_shot, session_id=None
         )
 
     async def complete(

@@ -122,10 +122,18 @@ class TurnOutput:
 
     # The caller
 
-    @property
-    def text(self) -> str:
-        """The text delivered so far."""
-        return "".join(self._text)
+    def final_text(self) -> str:
+        """The whole text of a turn that has ended; decoded anew where an interrupt cut it."""
+        detokenizer, end = self._detokenizer, self.end
+        if detokenizer is None or end is None:
+            return ""
+        hit = self.decode()
+        if hit is not None and hit.kept_tokens == end.kept:
+            return hit.text
+        visible = min(end.kept, len(self.tokens) - self.hidden_tail)
+        if self._final_delta_sent and visible == self._decoded:
+            return "".join(self._text)
+        return detokenizer.tokenizer.decode(self.tokens[:visible])
 
     @property
     def usage(self) -> Usage:

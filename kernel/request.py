@@ -14,7 +14,6 @@ from kernel.errors import NotFinished, SessionClosed
 from kernel.messages import CancelTurn, InterruptTurn, SessionMessage, StartTurn
 from kernel.outputs import CompletionOutput, Delta, RequestOutput, Timings
 from kernel.reply import Reply
-from kernel.step import Tokenizer
 from kernel.turn import TurnRequest
 from ownership import CustodianId
 
@@ -38,7 +37,6 @@ class RunningTurn:
         core: Core,
         request: TurnRequest,
         submit: Callable[[TurnRequest], Address[SessionMessage]],
-        tokenizer: Tokenizer | None,
         *,
         session_id: str | None,
         on_exit: Literal["rollback", "keep"] = "rollback",
@@ -46,7 +44,6 @@ class RunningTurn:
         self._core = core
         self._request = request
         self._submit = submit
-        self._tokenizer = tokenizer
         self._session_id = session_id
         self._on_exit = on_exit
         self._session: Address[SessionMessage] | None = None
@@ -58,14 +55,22 @@ class RunningTurn:
         return self._request.id
 
     @property
+    def has_result(self) -> bool:
+        """Whether the turn has ended with a result, read or not."""
+        end = self._request.output.end
+        return end is not None and end.error is None
+
+    @property
     def result(self) -> RequestOutput:
         """What the turn came to.
 
+        A turn that had ended before it was left has a result too, read or not.
+
         Raises:
-            NotFinished: it has not ended, or has not been read to its end.
+            NotFinished: it has not ended, or it was cancelled or failed.
         """
         if self._result is None:
-            raise NotFinished(request_id=self.request_id)
+            self._result = self._make_result()
         return self._result
 
     async def __aenter__(self) -> Self:
@@ -101,8 +106,6 @@ class RunningTurn:
         delta = await self._request.output.next_delta()
         if delta is None:
             raise StopAsyncIteration
-        if delta.finish_reason is not None:
-            self._result = self._make_result()
         return delta
 
     async def wait(self) -> RequestOutput:
@@ -162,7 +165,7 @@ class RunningTurn:
     def _make_result(self) -> RequestOutput:
         request, output = self._request, self._request.output
         end = output.end
-        if end is None:
+        if end is None or end.error is not None:
             raise NotFinished(request_id=self.request_id)
         tokens = tuple(output.tokens[: end.kept])
         return RequestOutput(
@@ -171,7 +174,7 @@ class RunningTurn:
             prompt_token_ids=tuple(request.tokens),
             outputs=(
                 CompletionOutput(
-                    text=self._final_text(tokens, end.reason == "interrupt"),
+                    text=self._request.output.final_text(),
                     token_ids=tokens,
                     finish_reason=end.reason,
                     stop_reason=end.stop_reason,
@@ -180,12 +183,6 @@ class RunningTurn:
             usage=output.usage,
             timings=self._timings(),
         )
-
-    def _final_text(self, tokens: tuple[int, ...], was_cut: bool) -> str:
-        output = self._request.output
-        if was_cut and self._tokenizer is not None and self._request.params.detokenize:
-            return self._tokenizer.decode(tokens)
-        return output.text
 
     def _timings(self) -> Timings:
         output = self._request.output

@@ -193,7 +193,6 @@ class Session:
             self._engine.core,
             request,
             submit,
-            self._engine.maybe_tokenizer,
             session_id=self._id,
             on_exit=on_exit,
         )

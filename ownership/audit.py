@@ -247,5 +247,6 @@ def _claim_problems(book: Book, record: ClaimRecord) -> Iterator[str]:
     next_full = (len(shared) + 1) * size if has_pages else NO_LIMIT
     if record.position > covered or record.covered != covered:
         yield f"{record.place()}: {covered} positions covered, at {record.position}"
-    if record.next_full != next_full or not next_full - size <= record.position < next_full:
+    is_frozen_so_far = not has_pages or next_full - size <= record.position < next_full
+    if record.next_full != next_full or not is_frozen_so_far:
         yield f"{record.place()}: frozen up to {len(shared) * size}, at {record.position}"

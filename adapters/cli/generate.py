@@ -1,6 +1,5 @@
 """``tenure generate``: one prompt, streamed, or many at once."""
 
-from pathlib import Path
 from typing import Any
 
 import anyio

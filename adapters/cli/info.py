@@ -11,7 +11,16 @@ from adapters.cli.output import write_json
 __all__ = ["info", "intruders"]
 
 OUR_PACKAGES = ("ownership", "kernel", "adapters")
-DEPENDENCIES = ("tenure", "torch", "numpy", "anyio", "attrs", "structlog", "tokenizers", "safetensors")
+DEPENDENCIES = (
+    "tenure",
+    "torch",
+    "numpy",
+    "anyio",
+    "attrs",
+    "structlog",
+    "tokenizers",
+    "safetensors",
+)
 
 
 @click.command()

@@ -34,9 +34,9 @@ def plant(bug: str) -> Generator[None]:
         book: Book, custodian: CustodianId, need: Need, base: Base, turn: str
     ) -> BatchOwned | Refused:
         claim = sound(book, custodian, need, base, turn)
-        if isinstance(claim, Refused) and claim.reason == "room" and turn not in robbed:
-            if _give_back_the_sessions_slot(book, base):
-                robbed.add(turn)
+        is_refused = isinstance(claim, Refused) and claim.reason == "room"
+        if is_refused and turn not in robbed and _give_back_the_sessions_slot(book, base):
+            robbed.add(turn)
         return claim
 
     admission.reserve = reserve

@@ -21,7 +21,9 @@ def sampling_options(command: F) -> F:
         click.option("--seed", type=int, help="Draw the same tokens each time."),
         click.option("--top-k", type=int, default=0, help="Keep the k likeliest tokens; 0: all."),
         click.option("--top-p", type=float, default=1.0, help="Keep this much probability."),
-        click.option("--temperature", type=float, default=0.8, show_default=True, help="0: greedy."),
+        click.option(
+            "--temperature", type=float, default=0.8, show_default=True, help="0: greedy."
+        ),
         click.option("--max-tokens", type=int, default=128, show_default=True),
     ):
         command = option(command)

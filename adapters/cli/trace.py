@@ -58,23 +58,31 @@ def _as_lines(result: TraceAudit) -> list[str]:
     if not result.engines:
         lines.append(f"no ledger's events in {result.lines} lines; was log_events on?")
     if result.skipped_lines:
-        lines.append(f"{result.skipped_lines} of {result.lines} lines are no events and were passed")
+        lines.append(
+            f"{result.skipped_lines} of {result.lines} lines are no events and were passed"
+        )
     lines.append("conserved" if result.conserved else "NOT CONSERVED")
     return lines
 
 
 def _engine_lines(engine: EngineAudit) -> list[str]:
-    counts = engine.counts
-    lines = [
-        f"{engine.engine or 'engine'}: {counts.get('claim.reserved', 0)} reserved, "
-        f"{counts.get('claim.committed', 0)} committed, "
-        f"{counts.get('claim.rolled_back', 0)} rolled back, "
-        f"{counts.get('claim.closed', 0)} closed, {counts.get('lease.launched', 0)} steps",
-        f"  {engine.leaked} leaked, {engine.double_frees} double frees, "
-        f"{engine.reclaimed} reclaimed, {engine.quarantined} in quarantine, "
-        f"{engine.still_owned} still owned, "
-        f"{engine.free_slots} slots and {engine.free_pages} pages free at the end",
-    ]
+    shown = {
+        "reserved": "claim.reserved",
+        "committed": "claim.committed",
+        "rolled back": "claim.rolled_back",
+        "closed": "claim.closed",
+        "steps": "lease.launched",
+    }
+    counts = ", ".join(f"{engine.counts.get(key, 0)} {name}" for name, key in shown.items())
+    found = (
+        f"{engine.leaked} leaked, {engine.double_frees} double frees, "
+        f"{engine.reclaimed} reclaimed, {engine.quarantined} in quarantine"
+    )
+    left = (
+        f"at the end {engine.still_owned} claims owned, "
+        f"{engine.free_slots} slots and {engine.free_pages} pages free"
+    )
+    lines = [f"{engine.engine or 'engine'}: {counts}", f"  {found}", f"  {left}"]
     lines.extend(f"  {problem}" for problem in engine.problems[:MAX_PROBLEMS_SHOWN])
     if engine.num_problems > MAX_PROBLEMS_SHOWN:
         lines.append(f"  and {engine.num_problems - MAX_PROBLEMS_SHOWN} more")

@@ -130,16 +130,26 @@ def ssm_prefill(
     result = _within_chunks(layout, stepped, log_decay, b, c)
 
     to_end = torch.exp(log_decay[:, -1:] - log_decay)[..., None]
-    by_group = (chunks, size, groups, heads // groups * width)
-    keys = b.transpose(1, 2)  # [chunks, groups, Q, state]
-    added = torch.matmul((stepped * to_end).view(by_group).permute(0, 2, 3, 1), keys)
-    states = added.view(chunks, heads, width, -1)
-    decay = torch.exp(log_decay[:, -1])[..., None, None]  # [chunks, heads, 1, 1]
-    _between_chunks(arena, slots.index, layout, states, decay)
+    by_group = (stepped * to_end).view(chunks, size, groups, heads // groups * width)
+    added = torch.matmul(by_group.permute(0, 2, 3, 1), b.transpose(1, 2))
+    added = added.view(chunks, heads, width, -1)  # what each chunk's tokens leave at its end
+    from_start = torch.exp(log_decay)
+    h = arena.index_select(0, slots.index)
+    first = 0
+    for rows in layout.rows_by_turn:
+        turn = slice(first, first + rows)
+        _read_carried(h[:rows], from_start[turn], c[turn], result[turn])
+        h[:rows].mul_(from_start[turn, -1, :, None, None]).add_(added[turn])
+        first += rows
+    arena.index_copy_(0, slots.index, h)
+    return result
 
-    before = states.view(chunks, groups, -1, states.shape[-1]).mT
-    carried = torch.matmul(c.transpose(1, 2), before).transpose(1, 2).reshape(x.shape)
-    return result.addcmul_(carried, torch.exp(log_decay)[..., None])
+
+def _read_carried(h: Tensor, decay: Tensor, c: Tensor, result: Tensor) -> None:
+    """Add what each token of a chunk reads of the state ``h`` before the chunk."""
+    rows, size, groups, state = c.shape
+    carried = torch.matmul(c.transpose(1, 2), h.view(rows, groups, -1, state).mT)
+    result.addcmul_(carried.transpose(1, 2).reshape(result.shape), decay[..., None])
 
 
 def _within_chunks(
@@ -155,18 +165,3 @@ def _within_chunks(
     scores = torch.matmul(c.transpose(1, 2), b.permute(0, 2, 3, 1))  # [chunks, groups, Q, Q]
     shares.view(chunks, groups, heads // groups, size, size).mul_(scores[:, :, None])
     return torch.matmul(shares, stepped.transpose(1, 2)).transpose(1, 2).contiguous()
-
-
-def _between_chunks(
-    arena: Tensor, slots: Tensor, layout: ChunkLayout, states: Tensor, decay: Tensor
-) -> None:
-    """Replace what each chunk adds (``states``) by the state before it; leave the last in arena."""
-    h = arena.index_select(0, slots)
-    start = 0
-    for rows in layout.rows_by_turn:
-        chunk = states[start : start + rows]
-        after = torch.addcmul(chunk, h[:rows], decay[start : start + rows])
-        chunk.copy_(h[:rows])
-        h[:rows] = after
-        start += rows
-    arena.index_copy_(0, slots, h)

@@ -130,17 +130,17 @@ def _among(
     limit = torch.tensor(limits, device=logits.device)[:, None]
     weights[torch.arange(tries, device=logits.device) >= limit] = 0.0
     cumulative = weights.cumsum(-1)
-    total, lacking = cumulative[:, -1:], limit > tries
-    if max(limits) > tries:
+    total = cumulative[:, -1:]
+    if logits.shape[1] in limits:
         every = _weights(logits, ranked[:, :1].double(), rows).sum(-1, keepdim=True)
-        total = torch.where(lacking, every, total)
+        total = torch.where(limit == logits.shape[1], every, total)
     wanted = total * _column([row.top_p for row in rows], logits)
     # A candidate is kept while those before it fall short of top-p; the first always is.
     before = functional.pad(cumulative[:, :-1], (1, 0))
     kept = (before < wanted).logical_and_(weights > 0)
     last = (kept.sum(-1, keepdim=True) - 1).clamp_(min=0)
     choice = _look_up(cumulative, cumulative.gather(1, last), rows)
-    lacking = lacking & (cumulative[:, -1:] < wanted)
+    lacking = (limit > tries) & (cumulative[:, -1:] < wanted)
     return ids.gather(1, torch.minimum(choice, last))[:, 0], lacking[:, 0]
 
 

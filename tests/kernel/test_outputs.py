@@ -6,9 +6,7 @@ from kernel.outputs import CompletionOutput, Delta, RequestOutput, Timings, Usag
 
 
 def result() -> RequestOutput:
-    output = CompletionOutput(
-        text="ab", token_ids=(1, 2), finish_reason="stop", stop_reason="END"
-    )
+    output = CompletionOutput(text="ab", token_ids=(1, 2), finish_reason="stop", stop_reason="END")
     usage = Usage(prompt_tokens=7, completion_tokens=2, cached_tokens=5)
     return RequestOutput(
         request_id="r", session_id="s", outputs=(output,), usage=usage, timings=Timings(ttft_s=0.1)

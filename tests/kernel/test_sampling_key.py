@@ -5,8 +5,8 @@ from kernel.sampling_key import request_seed, turn_key
 
 def test_keys_are_the_same_in_every_process_and_version() -> None:
     """Literal values: a change of the function would change every seeded user's output."""
-    assert turn_key(0, 0) == 0xef96534b3ca543da
-    assert request_seed(0, "request-1") == 0x5d494d6f54f53c4a
+    assert turn_key(0, 0) == 0xEF96534B3CA543DA
+    assert request_seed(0, "request-1") == 0x5D494D6F54F53C4A
 
 
 def test_keys_differ_by_seed_and_by_turn() -> None:

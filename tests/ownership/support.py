@@ -57,6 +57,8 @@ class Desk:
     batch: BatchPort
     session: SessionPort
     cache: CachePort
+    kept: list[object] = attrs.field(factory=list[object])
+    """States that a test only names: a handle that nobody keeps is a violation."""
 
     def reserve(self, positions: int = 0, base: Base = ZEROS, turn: str = "turn") -> BatchOwned:
         claim = self.batch.reserve(Need(positions), base, turn=turn)
@@ -91,7 +93,9 @@ class Desk:
     ) -> SessionOwned:
         """A state of ``SESSION`` that absorbed ``tokens`` beyond its base."""
         working = self.hand(self.working(tokens, base))
-        return self.session.commit(working, replaces=replaces)
+        state = self.session.commit(working, replaces=replaces)
+        self.kept.append(state)
+        return state
 
     def name(self, version: int | None = None, holder: CustodianId = SESSION) -> BaseName:
         return BaseName(holder, self.session.version if version is None else version)

@@ -1,7 +1,7 @@
 """Marks: erased for the checkers of types, kept for the checker of moves."""
 
 from collections.abc import Sequence
-from typing import get_type_hints
+from typing import get_args, get_type_hints
 
 from ownership import BatchOwned, BatchPort, Consume, Lease, Owns, SessionOwned, SessionPort
 from ownership.marks import Mark
@@ -31,16 +31,14 @@ def test_the_verbs_that_spend_an_argument_say_so() -> None:
     """Everything unmarked is borrowed."""
 
     def spent(verb: object) -> set[object]:
-        hints = get_type_hints(verb, include_extras=True)
-        return {
-            hint.__origin__
-            for hint in hints.values()
-            if getattr(hint, "__metadata__", ()) == (Mark.CONSUME,)
-        }
+        hints = get_type_hints(verb, include_extras=True).values()
+        parts = [part for hint in hints for part in (hint, *get_args(hint))]
+        marked = [part for part in parts if getattr(part, "__metadata__", ()) == (Mark.CONSUME,)]
+        return {part.__origin__ for part in marked}
 
     assert spent(BatchPort.launch) == {Sequence[BatchOwned]}
     assert spent(BatchPort.land) == {Lease}
     assert spent(BatchPort.rollback) == {BatchOwned}
     assert spent(BatchPort.grow) == set()
-    assert spent(SessionPort.commit) == {BatchOwned, SessionOwned | None}
+    assert spent(SessionPort.commit) == {BatchOwned, SessionOwned}
     assert spent(SessionPort.close) == {SessionOwned}

@@ -9,7 +9,7 @@ from kernel import Engine, EngineConfig, SamplingParams
 __all__ = ["step_ms"]
 
 ROWS = (1, 32, 256)
-STEPS = {1: 1000, 32: 300, 256: 60}
+STEPS = {1: 1000, 32: 400, 256: 150}
 
 
 def step_ms(*, repeats: int = 5, rows: tuple[int, ...] = ROWS) -> dict[str, float]:
@@ -26,9 +26,7 @@ async def _measure(rows: int, repeats: int) -> float:
         max_num_batched_tokens=max(512, rows),
         log_events=False,
     )
-    params = SamplingParams(
-        temperature=0.0, max_tokens=tokens, ignore_eos=True, detokenize=False
-    )
+    params = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True, detokenize=False)
     async with Engine.open(config) as engine:
         await _serve(engine, rows, params)
         return median([await _serve(engine, rows, params) for _ in range(repeats)]) * 1e3

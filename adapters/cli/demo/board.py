@@ -8,6 +8,9 @@ import attrs
 __all__ = ["FREE", "Board", "Cell"]
 
 
+OWNERS: tuple[str, ...] = ("batch", "session", "cache", "draining", "quarantined")
+
+
 @attrs.frozen
 class Cell:
     """One slot."""
@@ -36,7 +39,7 @@ class Board:
     @property
     def owned(self) -> dict[str, int]:
         """How many slots each kind of owner has."""
-        owned = dict.fromkeys(("batch", "session", "cache", "draining", "quarantined"), 0)
+        owned: dict[str, int] = dict.fromkeys(OWNERS, 0)
         for cell in self.cells.values():
             if cell.owner != "free":
                 owned[cell.owner] = owned.get(cell.owner, 0) + 1

@@ -118,9 +118,7 @@ async def _listen(
 
 
 def _params(plan: TurnPlan) -> SamplingParams:
-    return SamplingParams(
-        temperature=0.8, top_p=0.95, max_tokens=plan.max_tokens, seed=plan.seed
-    )
+    return SamplingParams(temperature=0.8, top_p=0.95, max_tokens=plan.max_tokens, seed=plan.seed)
 
 
 def _connection(plan: TurnPlan) -> anyio.CancelScope:

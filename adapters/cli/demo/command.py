@@ -1,7 +1,7 @@
 """The options of ``tenure demo`` and its exit code."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ def _view(as_json: bool) -> View:
 
 
 @contextmanager
-def _log_path(given: Path | None) -> Iterator[Path]:
+def _log_path(given: Path | None) -> Generator[Path]:
     """The log to write: the one that was asked for, or one that goes away with the run."""
     if given is not None:
         given.unlink(missing_ok=True)

@@ -63,16 +63,16 @@ def make_report(
 
 def describe(report: DemoReport, audit: TraceAudit) -> Sequence[str]:
     """The report as lines for people."""
+    first, later = _ms(report.ttft_first_turn_ms), _ms(report.ttft_later_turn_ms)
     lines = [
-        f"{report.sessions} sessions, {report.turns} turns, {report.one_shots} one-shots, "
+        f"{report.sessions} sessions, {report.turns} turns, {report.one_shots} one-shots",
         f"{report.tokens} tokens at {report.tokens_per_s:.0f}/s",
-        f"first token: {_ms(report.ttft_first_turn_ms)} on first turns, "
-        f"{_ms(report.ttft_later_turn_ms)} on later ones (median, queueing included)",
-        f"{report.rollbacks} rollbacks, {report.preemptions} preemptions, "
-        f"{report.forced_parks} forced parks, {report.cancelled} cancelled",
-        f"{report.cached_tokens} tokens came from kept states, "
-        f"{report.recomputed_tokens} were computed again",
-        f"audit of {audit.lines} logged events: {report.leaked} leaked, "
+        f"first token: {first} on first turns, {later} on later ones (median, queueing included)",
+        f"{report.cancelled} cancelled, {report.rollbacks} rollbacks",
+        f"{report.preemptions} preemptions, {report.forced_parks} forced parks",
+        f"{report.cached_tokens} tokens came from kept states",
+        f"{report.recomputed_tokens} tokens were computed again",
+        f"replay of {audit.lines} logged events: {report.leaked} leaked",
         f"{report.double_frees} double frees, {report.reclaimed} reclaimed",
     ]
     problems = [problem for engine in audit.engines for problem in engine.problems]

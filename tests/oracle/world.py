@@ -1,0 +1,232 @@
+"""A random world around an engine, and the oracle that judges every turn that ends in it.
+
+The oracle: under any schedule, whatever was cancelled, interrupted, preempted or given up beside
+it, a finished turn has exactly the tokens of a cold, solo, greedy run over the same history.
+"""
+
+import random
+from collections.abc import Awaitable, Callable
+
+import anyio
+import attrs
+
+from kernel import (
+    Engine,
+    EngineConfig,
+    EngineFault,
+    OpenedDevice,
+    RequestAborted,
+    SamplingParams,
+    Session,
+    SessionBusy,
+    SessionClosed,
+    StepError,
+    TurnNotFound,
+)
+
+__all__ = ["Finished", "Plan", "World", "cold_run", "run_world"]
+
+Cold = Callable[[list[int], int], Awaitable[tuple[int, ...]]]
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """How large a world is; drawn from its seed."""
+
+    seed: int
+    num_slots: int
+    num_pages: int
+    page_size: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    sessions: int
+    one_shots: int
+    turns: int
+    vocab: int
+    has_faults: bool = True
+
+    @classmethod
+    def draw(
+        cls, seed: int, *, vocab: int, uses_slots: bool = True, uses_pages: bool = True
+    ) -> "Plan":
+        """A plan of moderate size, tight pools included."""
+        rng = random.Random(f"plan {seed}")
+        rows = rng.choice([1, 2, 4, 8, 8])
+        return cls(
+            seed=seed,
+            num_slots=rng.choice([1, 2, 3, 6, 20, 20]) if uses_slots else 0,
+            num_pages=rng.choice([40, 48, 64, 200]) if uses_pages else 0,
+            page_size=rng.choice([4, 8]),
+            max_num_seqs=rows,
+            max_num_batched_tokens=rows + rng.choice([0, 1, 5, 30]),
+            sessions=rng.randint(1, 6),
+            one_shots=rng.randint(0, 6),
+            turns=rng.randint(1, 4),
+            vocab=vocab,
+        )
+
+    def config(self) -> EngineConfig:
+        return EngineConfig(
+            model="fake",
+            num_slots=self.num_slots or None,
+            num_pages=self.num_pages or None,
+            page_size=self.page_size,
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+            log_events=False,
+        )
+
+
+@attrs.frozen
+class Finished:
+    """A turn that ended with a result: what it started from, and what it generated."""
+
+    context: tuple[int, ...]
+    tokens: tuple[int, ...]
+    reason: str | None
+
+
+@attrs.define
+class World:
+    """What happened."""
+
+    plan: Plan
+    finished: list[Finished] = attrs.field(factory=list[Finished])
+    events: dict[str, int] = attrs.field(factory=dict[str, int])
+
+    def count(self, event: str) -> None:
+        self.events[event] = self.events.get(event, 0) + 1
+
+
+async def cold_run(engine: Engine, context: tuple[int, ...], length: int) -> tuple[int, ...]:
+    """The tokens of a cold, solo, greedy run."""
+    params = SamplingParams(temperature=0, max_tokens=length, ignore_eos=True)
+    return (await engine.complete(list(context), params)).token_ids
+
+
+async def run_world(plan: Plan, device: OpenedDevice) -> World:
+    """Run a plan to its end on a device; the engine must be conserved throughout."""
+    world = World(plan)
+    async with Engine.open(plan.config(), device=device) as engine:
+        async with anyio.create_task_group() as tasks:
+            for number in range(plan.sessions):
+                tasks.start_soon(_live_session, world, engine, number)
+            for number in range(plan.one_shots):
+                tasks.start_soon(_live_one_shot, world, engine, number)
+        await engine.settle()
+        audit = engine.audit()
+        assert audit.conserved, audit.problems
+        stats = engine.stats()
+        assert stats.reclaimed == 0, stats
+        assert stats.slots_free == stats.slots_total, stats
+        assert stats.pages_free == stats.pages_total, stats
+        assert stats.num_queued_tokens == 0, stats
+        for name in ("preemptions", "forced_parks", "rollbacks", "recomputed_tokens"):
+            world.events[name] = getattr(stats, name)
+    return world
+
+
+def _prompt(rng: random.Random, plan: Plan) -> list[int]:
+    return [rng.randrange(plan.vocab) for _ in range(rng.choice([1, 2, 3, 7, 12]))]
+
+
+def _params(rng: random.Random) -> SamplingParams:
+    return SamplingParams(temperature=0, max_tokens=rng.choice([1, 2, 5, 9, 25]), ignore_eos=True)
+
+
+async def _dawdle(rng: random.Random) -> None:
+    for _ in range(rng.choice([0, 0, 1, 3, 10])):
+        await anyio.lowlevel.checkpoint()
+
+
+async def _live_one_shot(world: World, engine: Engine, number: int) -> None:
+    rng = random.Random(f"{world.plan.seed} one-shot {number}")
+    for _ in range(world.plan.turns):
+        await _dawdle(rng)
+        prompt, params = _prompt(rng, world.plan), _params(rng)
+        leave_after = rng.choice([None, None, 0, 1, 3]) if world.plan.has_faults else None
+        async with engine.stream(prompt, params) as out:
+            read = 0
+            async for delta in out:
+                read += 1
+                if leave_after is not None and read > leave_after:
+                    world.count("one-shot left early")
+                    break
+            if out.has_result:
+                world.finished.append(
+                    Finished(tuple(prompt), out.result.token_ids, out.result.finish_reason)
+                )
+
+
+async def _live_session(world: World, engine: Engine, number: int) -> None:
+    rng = random.Random(f"{world.plan.seed} session {number}")
+    log: list[int] = []
+    async with engine.session() as session:
+        for _ in range(world.plan.turns):
+            await _dawdle(rng)
+            what = rng.choice(["turn"] * 6 + ["append", "late"]) if world.plan.has_faults else "turn"
+            if what == "append":
+                prompt = _prompt(rng, world.plan)
+                await session.append(prompt)
+                log += prompt
+            elif what == "late" and log:
+                await _late_interrupt(world, session, rng, log)
+            else:
+                await _one_turn(world, session, rng, log)
+            info = session.info
+            assert info.num_tokens == len(log), (info, len(log))
+            assert info.position <= max(0, len(log) - 1), info
+        if rng.random() < 0.3:
+            world.count("closed explicitly")
+            await session.close()
+
+
+async def _late_interrupt(
+    world: World, session: Session, rng: random.Random, log: list[int]
+) -> None:
+    try:
+        kept_all = await session.interrupt(None)
+    except TurnNotFound:
+        return
+    keep = rng.randint(0, kept_all)
+    kept = await session.interrupt(keep)
+    assert kept == keep
+    del log[len(log) - (kept_all - keep) :]
+    world.count("late interrupt")
+
+
+async def _one_turn(world: World, session: Session, rng: random.Random, log: list[int]) -> None:
+    prompt, params = _prompt(rng, world.plan), _params(rng)
+    how = rng.choice(["read", "read", "read", "leave", "scope", "interrupt", "keep"])
+    if not world.plan.has_faults:
+        how = "read"
+    after = rng.choice([0, 1, 2])
+    on_exit = "keep" if how == "keep" else "rollback"
+    received: list[int] = []
+    with anyio.CancelScope() as scope:
+        turn = session.turn(prompt, params, on_exit=on_exit, wait=True)
+        async with turn:
+            if how == "scope" and after == 0:
+                scope.cancel()
+            async for delta in turn:
+                received += delta.token_ids
+                if delta.finish_reason is None and len(received) > after and how != "read":
+                    if how == "interrupt":
+                        await turn.interrupt(rng.randint(0, len(received)))
+                    elif how == "scope":
+                        scope.cancel()
+                        await anyio.sleep(1)
+                    else:
+                        break
+    if how == "keep":
+        await session.interrupt(None)
+    if turn.has_result:
+        result = turn.result
+        world.count(f"turn {result.finish_reason}")
+        world.finished.append(
+            Finished((*log, *prompt), result.token_ids, result.finish_reason)
+        )
+        log += [*prompt, *result.token_ids]
+        return
+    world.count(f"turn left: {how}")
+
