@@ -86,6 +86,28 @@ class ActiveTurn:
         if timer is not None:
             timer.cancel()
 
+    def facts(self, end: TurnEnd | None) -> dict[str, object]:
+        """What an event says of the turn: ids, counts and times; never text or tokens."""
+        output = self.request.output
+        facts: dict[str, object] = {
+            "turn": self.id,
+            "kind": self.request.kind,
+            "prompt_tokens": output.prompt_tokens,
+        }
+        if end is not None:
+            first = output.first_token_at
+            facts |= {
+                "reason": end.reason,
+                "error": None if end.error is None else type(end.error).__name__,
+                "kept": end.kept,
+                "generated": len(output.tokens),
+                "cached_tokens": output.cached_tokens,
+                "recomputed_tokens": output.recomputed_tokens,
+                "preemptions": output.preemptions,
+                "ttft_s": None if first is None else round(first - output.submitted_at, 6),
+            }
+        return facts
+
     def settle(self, end: TurnEnd) -> None:
         """Tell everybody who waits for this turn how it ended."""
         for kind in tuple(self.alarms):
@@ -158,9 +180,7 @@ def open_turn(
         input_len=len(request.tokens),
         base=state.base,
         kind=request.kind,
-        absorb_first=(
-            state.position > 0 and len(state.log) - state.position > limits.page_size
-        ),
+        absorb_first=(state.position > 0 and len(state.log) - state.position > limits.page_size),
         max_tokens=limits.max_len - prompt if params.max_tokens is None else params.max_tokens,
         min_tokens=params.min_tokens,
         stop_ids=frozenset((*eos, *params.stop_token_ids)),

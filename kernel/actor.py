@@ -32,7 +32,7 @@ class Timer:
     """A message to come. ``cancel`` is idempotent and may come too late."""
 
     at: float
-    fire: Callable[[], None]
+    fire: Callable[[], object]
     is_cancelled: bool = False
 
     def cancel(self) -> None:
@@ -50,7 +50,7 @@ class System(Protocol):
 
     def now(self) -> float: ...
 
-    def call_at(self, at: float, fire: Callable[[], None], /) -> Timer: ...
+    def call_at(self, at: float, fire: Callable[[], object], /) -> Timer: ...
 
     def at_the_edge(self, job: Callable[[], None], /) -> None: ...
 
@@ -94,8 +94,8 @@ class Actor(ABC, Generic[M]):
         """Tell the callers who wait on this actor that it died. Must not post."""
 
     def has_business_with(self, name: CustodianId, /) -> bool:
-        """Whether the death of ``name`` concerns this actor."""
-        return False
+        """Whether the death of ``name`` concerns this actor; its own never does."""
+        return name != self.name
 
 
 AnyActor = Actor[Any]

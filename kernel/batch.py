@@ -29,12 +29,13 @@ def build_step(
     chunked: list[OpenTurn] = []
     budget = limits.max_step_tokens
     for turn in running:
-        known = turn.history_len + len(turn.new)
+        new = turn.new
+        known = turn.history_len + len(new)
         if known > turn.covered:
             continue
-        if turn.position + 1 == turn.target:
+        if turn.position + 1 == known and turn.draws:
             turns.append(turn)
-            rows.append(_row(turn, 1))
+            rows.append(PlannedRow(new[-1:] or turn.tokens(known - 1, known), turn.sampling()))
             budget -= 1
         else:
             chunked.append(turn)

@@ -1,6 +1,6 @@
 """The blocking door, for scripts and notebooks: the same engine on a thread of its own."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import TracebackType
@@ -25,11 +25,9 @@ async def _call(function: Callable[[], T]) -> T:
     return function()
 
 
-def _iterate(
-    portal: BlockingPortal, turn: RunningTurn
-) -> AbstractContextManager[Iterator[Delta]]:
+def _iterate(portal: BlockingPortal, turn: RunningTurn) -> AbstractContextManager[Iterator[Delta]]:
     @contextmanager
-    def running() -> Iterator[Iterator[Delta]]:
+    def running() -> Generator[Iterator[Delta], None, None]:
         with portal.wrap_async_context_manager(turn):
             yield _deltas(portal, turn)
 
@@ -153,7 +151,7 @@ class BlockingEngine:
         return _iterate(portal, portal.call(_call, make))
 
     @contextmanager
-    def session(self, **options: Any) -> Iterator[BlockingSession]:
+    def session(self, **options: Any) -> Generator[BlockingSession, None, None]:
         """A session for the length of the block; see :meth:`Engine.session`."""
         portal, engine = self._inside()
         session = portal.call(_call, partial(engine.session, **options))

@@ -66,12 +66,9 @@ class EngineConfig:
     max_restarts: int = 3
     """Deaths of one actor within ``restart_window_s`` that the engine survives."""
     restart_window_s: float = 60.0
-    max_output_bytes_per_turn: int = 1 << 20
-    """UTF-8 bytes that may wait for a slow consumer of one turn."""
-    log_events: bool = True
-    """Write one structlog event for each change of owner, launch and landing."""
-    log_text: bool = False
-    """Let events carry prompt and output text."""
+    log_events: bool = False
+    """Write one structlog event for each change of owner, launch, landing and turn, to the
+    application's own structlog; a logger that is passed to ``Engine.open`` gets them anyway."""
 
     def __attrs_post_init__(self) -> None:
         for name in ("model", "device", "dtype"):
@@ -79,7 +76,6 @@ class EngineConfig:
         self._check_counts()
         self._check_durations()
         checks.truth("log_events", self.log_events)
-        checks.truth("log_text", self.log_text)
         if self.scheduling_policy not in get_args(SchedulingPolicy):
             known = ", ".join(get_args(SchedulingPolicy))
             raise ValidationError(
@@ -96,7 +92,6 @@ class EngineConfig:
             "max_sessions",
             "max_num_queued_reqs",
             "max_num_queued_tokens",
-            "max_output_bytes_per_turn",
         ):
             checks.integer(name, getattr(self, name), least=1)
         for name in ("seed", "max_restarts"):

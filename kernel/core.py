@@ -135,9 +135,7 @@ class Core:
         """
         self.door.check_open()
         if not is_one_shot and len(self.sessions) >= self.config.max_sessions:
-            raise TooManySessions(
-                open_sessions=len(self.sessions), limit=self.config.max_sessions
-            )
+            raise TooManySessions(open_sessions=len(self.sessions), limit=self.config.max_sessions)
         if session_id in self.sessions:
             raise SessionExists(session_id=session_id)
         actor = SessionActor(
@@ -147,6 +145,7 @@ class Core:
             self.session_limits,
             self.door,
             self.session_counters,
+            self.probe,
             is_one_shot=is_one_shot,
             idle_timeout_s=idle_timeout_s,
             on_end=self._session_ended,
@@ -218,7 +217,7 @@ class Core:
 
         return restart
 
-    def _bury_pool(self, actor: AnyActor, error: BaseException) -> None:
+    def _bury_pool(self, actor: AnyActor) -> None:
         if not isinstance(actor, GpuPool):
             return
         self.quarantine.take(actor.worker, actor.leases)

@@ -77,6 +77,12 @@ class IncrementalDetokenizer:
     _delivered_end: int = attrs.field(default=-1, init=False)
     """``_ends`` of the last delivered character."""
     _pieces: list[str] = attrs.field(factory=list[str], init=False)
+    _beginnings: tuple[str, ...] = attrs.field(init=False)
+    """What a stop string may begin with, the longest first, so that ``endswith`` finds it."""
+
+    def __attrs_post_init__(self) -> None:
+        found = {stop[:size] for stop in self.stop for size in range(1, len(stop))}
+        self._beginnings = tuple(sorted(found, key=len, reverse=True))
 
     @property
     def text(self) -> str:
@@ -170,11 +176,9 @@ class IncrementalDetokenizer:
     def _held_back(self) -> int:
         """Count the last stable characters that may be the beginning of a stop string."""
         stable = self._undelivered[: len(self._undelivered) - self._unstable]
-        longest = max(map(len, self.stop)) - 1
-        for size in range(min(len(stable), longest), 0, -1):
-            if any(stop.startswith(stable[-size:]) for stop in self.stop):
-                return size
-        return 0
+        if not stable.endswith(self._beginnings):
+            return 0
+        return next(len(text) for text in self._beginnings if stable.endswith(text))
 
     def _find_stop(self, seen: int) -> bool:
         """Look for the stop string that is complete first, and end the text at it.

@@ -62,10 +62,11 @@ class Dispatcher:
         self._inbox: deque[tuple[Address[Any], Message]] = deque()
         self._edge: deque[Callable[[], None]] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
+        self._timers_compacted_at = 1024
         self._order = itertools.count()
         self.wake: Callable[[], None] = lambda: None
         self.wake_from_thread: Callable[[], None] = lambda: None
-        self.on_give_up: Callable[[BaseException], None] = lambda error: None
+        self.on_give_up: Callable[[BaseException], None] = _ignore
         self.deaths = 0
         self.hops = 0
 
@@ -94,9 +95,11 @@ class Dispatcher:
         """Seconds on the engine's clock."""
         return self._environment.clock()
 
-    def call_at(self, at: float, fire: Callable[[], None], /) -> Timer:
+    def call_at(self, at: float, fire: Callable[[], object], /) -> Timer:
         """Call ``fire`` on the dispatcher at a time; it may post, and nothing else."""
         timer = Timer(at, fire)
+        if len(self._timers) > self._timers_compacted_at:
+            self._compact_timers()
         heapq.heappush(self._timers, (at, next(self._order), timer))
         if self._timers[0][2] is timer:
             self.wake()
@@ -205,6 +208,12 @@ class Dispatcher:
             self.wake()
         self._ready.append(mailbox)
 
+    def _compact_timers(self) -> None:
+        """Drop cancelled timers, which would otherwise stay until they are due."""
+        self._timers = [entry for entry in self._timers if not entry[2].is_cancelled]
+        heapq.heapify(self._timers)
+        self._timers_compacted_at = max(1024, 2 * len(self._timers))
+
     def _take_inbox(self) -> bool:
         inbox = self._inbox
         while inbox:
@@ -235,7 +244,7 @@ class Dispatcher:
                 {"actor": name, "incarnation": actor.incarnation, "error": repr(error)},
             )
         if child is not None and child.on_death is not None:
-            child.on_death(actor, error)
+            child.on_death(actor)
         fault = EngineFault(actor=name, why=repr(error))
         fault.__cause__ = error
         actor.abandon(fault)
@@ -261,3 +270,7 @@ class Dispatcher:
             self.on_give_up(error)
             return
         self.spawn(child.restart(), child)
+
+
+def _ignore(error: BaseException, /) -> None:
+    """Until somebody wants to know that supervision gives up."""

@@ -47,9 +47,7 @@ class Door:
         """
         self.check_open()
         if len(self._tokens_by_turn) >= self._max_reqs:
-            raise QueueFull(
-                what="requests", queued=len(self._tokens_by_turn), limit=self._max_reqs
-            )
+            raise QueueFull(what="requests", queued=len(self._tokens_by_turn), limit=self._max_reqs)
         if self._tokens and self._tokens + tokens > self._max_tokens:
             raise QueueFull(what="tokens", queued=self._tokens, limit=self._max_tokens)
         self._tokens_by_turn[turn] = tokens

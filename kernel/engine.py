@@ -148,9 +148,7 @@ class Engine:
             timeout_s=timeout_s,
             stall_timeout_s=stall_timeout_s,
         )
-        return RunningTurn(
-            self.core, request, self._submit_one_shot, session_id=None
-        )
+        return RunningTurn(self.core, request, self._submit_one_shot, session_id=None)
 
     async def complete(
         self, prompt: str | Sequence[int], params: SamplingParams | None = None, **options: Any
@@ -322,13 +320,11 @@ class Engine:
         core = self.core
         core.door.close(core.failure)
         with anyio.move_on_after(drain_timeout_s):
-            while core.open_turns:
-                await anyio.sleep(0.005)
+            await self._shell.until(lambda: not core.open_turns)
         if self._shell.is_running:
             core.close_sessions()
             with anyio.move_on_after(core.config.stop_timeout_s, shield=True):
-                while not (core.dispatcher.is_quiet and core.device_is_idle):
-                    await anyio.sleep(0.001)
+                await self._shell.until(lambda: core.dispatcher.is_quiet and core.device_is_idle)
         self._shell.stop()
 
     # For the doors of this package
@@ -386,6 +382,7 @@ class Engine:
             decode_early=bool(params.stop),
             clock=core.environment.clock,
             on_end=partial(self._forget, turn),
+            watch_reader=stall_timeout_s is not None,
         )
         return TurnRequest(
             id=turn,
@@ -423,8 +420,7 @@ class Engine:
 
     async def settle(self) -> None:
         """Let posted messages be handled. Cancel-safe."""
-        while not self.core.dispatcher.is_quiet:
-            await anyio.lowlevel.checkpoint()
+        await self._shell.until(lambda: self.core.dispatcher.is_quiet)
 
     def _submit_one_shot(self, request: TurnRequest) -> Address[SessionMessage]:
         core = self.check_context()
@@ -504,5 +500,3 @@ def _loop_id() -> int:
         return id(anyio.lowlevel.current_token().native_token)
     except anyio.NoEventLoopError:
         return 0
-
-

@@ -83,14 +83,7 @@ class PromptTooLong(ValidationError):
     def __init__(
         self, *, prompt_tokens: int, max_tokens: int | None, limit: int, limit_name: str
     ) -> None:
-        """Compare ``prompt_tokens`` (the whole context) plus ``max_tokens`` with ``limit``.
-
-        Args:
-            prompt_tokens: tokens of the context: a session's history and the new input.
-            max_tokens: tokens to generate; ``None`` asked for as many as fit, at least one.
-            limit: most tokens that one sequence may hold.
-            limit_name: what sets the limit, for instance ``"max_model_len"``.
-        """
+        """Compare the context, history included, plus ``max_tokens`` (or one) with a limit."""
         self.prompt_tokens = prompt_tokens
         self.max_tokens = max_tokens
         self.limit = limit
@@ -147,11 +140,8 @@ class TurnNotFound(ClientError):
     def __init__(self, *, session_id: str, turn_id: str | None) -> None:
         self.session_id = session_id
         self.turn_id = turn_id
-        named = "a turn" if turn_id is None else f"turn {turn_id}"
-        super().__init__(
-            f"session {session_id!r} has no {named} to interrupt; only the running turn or the"
-            " last finished one can be"
-        )
+        named = "turn" if turn_id is None else f"turn {turn_id}"
+        super().__init__(f"session {session_id!r} has no running or last finished {named}")
 
 
 class TooLate(ClientError):
@@ -172,9 +162,7 @@ class NotFinished(ClientError):
 
     def __init__(self, *, request_id: str) -> None:
         self.request_id = request_id
-        super().__init__(
-            f"request {request_id!r} has no result yet; iterate it to its end, or await wait()"
-        )
+        super().__init__(f"request {request_id!r} goes on; iterate it to its end or await wait()")
 
 
 class RequestExists(ClientError):

@@ -148,5 +148,3 @@ def _row(planned: PlannedRow, place: Placement) -> StepRow:
         PageCopy(tail.source, tail.target) if tail is not None else None,
         planned.sampling,
     )
-
-

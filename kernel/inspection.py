@@ -32,7 +32,7 @@ def stats(core: Core) -> EngineStats:
         turns_finished=ends.finished,
         turns_cancelled=ends.cancelled,
         turns_failed=ends.failed,
-        prompt_tokens=counters.prefill_tokens,
+        prompt_tokens=counters.absorbed_tokens,
         generation_tokens=counters.generated_tokens,
         cached_tokens=counters.cached_tokens,
         recomputed_tokens=counters.recomputed_tokens,

@@ -16,7 +16,6 @@ from kernel.turn import OpenTurn, TurnRequest
 from ownership import Base, BaseName, BatchOwned, CustodianId, Lease
 
 __all__ = [
-    "PhaseAbsorbed",
     "Cancel",
     "CancelReason",
     "CancelTurn",
@@ -30,6 +29,7 @@ __all__ = [
     "Interrupt",
     "InterruptTurn",
     "LaunchStep",
+    "PhaseAbsorbed",
     "PoolMessage",
     "Rested",
     "SchedulerMessage",

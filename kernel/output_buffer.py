@@ -41,6 +41,7 @@ class TurnOutput:
         decode_early: decode as tokens come, to look for stop strings.
         clock: seconds; used for the timings that the caller is told.
         on_end: called once, when the end has been written.
+        watch_reader: note since when output lies unread, for a stall deadline.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class TurnOutput:
         decode_early: bool,
         clock: Callable[[], float],
         on_end: Callable[[], None],
+        watch_reader: bool = False,
     ) -> None:
         self.tokens: list[int] = []
         self.decode_early = decode_early
@@ -72,6 +74,8 @@ class TurnOutput:
         self._text: list[str] = []
         self._clock = clock
         self._on_end = on_end
+        self._watch_reader = watch_reader
+        self._waits_for_end = False
         self._event: anyio.Event | None = None
         self._final_delta_sent = False
 
@@ -79,15 +83,16 @@ class TurnOutput:
 
     def push(self, token: int, *, hidden: bool) -> None:
         """Append one generated token; ``hidden`` when it ended the turn and has no text."""
-        now = self._clock()
         if self.first_token_at is None:
-            self.first_token_at = now
-        if self.unread_since is None:
-            self.unread_since = now
+            self.first_token_at = self._clock()
+        if self._watch_reader and self.unread_since is None:
+            self.unread_since = self._clock()
         self.tokens.append(token)
         self.hidden_tail = int(hidden)
-        if self._event is not None:
-            self._event.set()
+        event = self._event
+        if event is not None and not self._waits_for_end:
+            event.set()
+            self._event = None
 
     def finish(self, end: TurnEnd) -> None:
         """Write the end; a second one is ignored."""
@@ -147,8 +152,12 @@ class TurnOutput:
 
     async def wait_ended(self) -> TurnEnd:
         """Wait for the end without being woken by tokens. Cancel-safe."""
-        while self.end is None:
-            await self._wait(lambda: self.end is not None)
+        self._waits_for_end = True
+        try:
+            while self.end is None:
+                await self._wait(lambda: self.end is not None)
+        finally:
+            self._waits_for_end = False
         return self.end
 
     async def next_delta(self) -> Delta | None:

@@ -1,9 +1,13 @@
 """Where events go: to structlog, or nowhere at the price of one attribute test."""
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, final
 
 __all__ = ["EventProbe", "NullProbe", "Probe"]
+
+_ENDED_KEPT = 1024
+"""Contexts of ended turns that are kept for late events."""
 
 
 class Probe(Protocol):
@@ -55,6 +59,7 @@ class EventProbe:
         self._engine = engine
         self._clock = clock
         self._contexts: dict[str, Mapping[str, object]] = {}
+        self._ended: deque[str] = deque()
 
     def record(self, event: str, fields: Mapping[str, object], /) -> None:
         """Write one event; the caller's context never overwrites a field of the schema."""
@@ -72,5 +77,8 @@ class EventProbe:
             self._contexts[turn] = clean
 
     def forget_turn(self, turn: str, /) -> None:
-        """Drop the context of a turn that has ended everywhere."""
-        self._contexts.pop(turn, None)
+        """Drop the context of an ended turn, a little later: its claim may still be on the way."""
+        if turn in self._contexts:
+            self._ended.append(turn)
+            if len(self._ended) > _ENDED_KEPT:
+                self._contexts.pop(self._ended.popleft(), None)

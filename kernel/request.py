@@ -45,7 +45,7 @@ class RunningTurn:
         self._request = request
         self._submit = submit
         self._session_id = session_id
-        self._on_exit = on_exit
+        self._on_exit: Literal["rollback", "keep"] = on_exit
         self._session: Address[SessionMessage] | None = None
         self._result: RequestOutput | None = None
 
@@ -87,7 +87,7 @@ class RunningTurn:
         try:
             await self._request.accepted.wait()
         except BaseException:
-            self._leave("rollback")
+            self.cancel()
             raise
         return self
 
@@ -158,9 +158,7 @@ class RunningTurn:
             keep = InterruptTurn(self._request.id, output.delivered, Reply())
             self._core.dispatcher.post(self._session, keep, CALLER)
         else:
-            self._core.dispatcher.post(
-                self._session, CancelTurn(self._request.id, "abort"), CALLER
-            )
+            self._core.dispatcher.post(self._session, CancelTurn(self._request.id, "abort"), CALLER)
 
     def _make_result(self) -> RequestOutput:
         request, output = self._request, self._request.output

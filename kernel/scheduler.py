@@ -53,7 +53,6 @@ from ownership import (
     BaseName,
     BatchOwned,
     BatchPort,
-    CustodianId,
     LandOutcome,
     Lease,
     LedgerView,
@@ -72,7 +71,8 @@ class Counters:
 
     steps: int = 0
     rows: int = 0
-    prefill_tokens: int = 0
+    absorbed_tokens: int = 0
+    """Tokens put through the model, recomputed ones included."""
     generated_tokens: int = 0
     preemptions: int = 0
     rollbacks: int = 0
@@ -97,6 +97,8 @@ class Flight:
 class Scheduler(Actor[SchedulerMessage]):
     """Runs turns in continuous batches, one step at a time."""
 
+    claims: Owns[dict[TurnId, BatchOwned]]
+
     def __init__(
         self,
         system: System,
@@ -120,7 +122,7 @@ class Scheduler(Actor[SchedulerMessage]):
         self._pool: Address[PoolMessage] = Address(GPU_POOL)
         self.roster = Roster()
         self.room = Room(view, self.roster, max_rows=limits.max_rows)
-        self.claims: Owns[dict[TurnId, BatchOwned]] = {}
+        self.claims = {}
         self._grows: dict[TurnId, OpenTurn] = {}
         self.flight: Flight | None = None
         self._tick_posted = False
@@ -160,10 +162,6 @@ class Scheduler(Actor[SchedulerMessage]):
         """A turn that never arrived has failed."""
         if isinstance(message, Submit):
             self._tell(message.turn, TurnFailed(message.turn.id, error))
-
-    def has_business_with(self, name: CustodianId, /) -> bool:
-        """Any actor may die on it."""
-        return name != self.name
 
     # Arrivals and departures
 
@@ -217,9 +215,7 @@ class Scheduler(Actor[SchedulerMessage]):
         if turn.interrupt_reason is not None:
             self._end_interrupted(turn)
 
-    def _finish(
-        self, turn: OpenTurn, reason: EndReason, stop_token: int | None, kept: int
-    ) -> None:
+    def _finish(self, turn: OpenTurn, reason: EndReason, stop_token: int | None, kept: int) -> None:
         claim = self.claims.pop(turn.id)
         self._end(turn)
         message = TurnFinished(turn.id, reason, stop_token, kept, claim)
@@ -280,6 +276,7 @@ class Scheduler(Actor[SchedulerMessage]):
         self._counters.last_landing_at = self.system.now()
         if isinstance(report, StepDone):
             self._take_back(flight, Absorbed(flight.absorbs))
+            self._counters.generated_tokens += sum(token is not None for token in report.tokens)
             for turn, absorbed, token in zip(
                 flight.turns, flight.absorbs, report.tokens, strict=True
             ):
@@ -319,29 +316,30 @@ class Scheduler(Actor[SchedulerMessage]):
 
     def _count_absorbed(self, turn: OpenTurn, absorbed: int) -> None:
         start = turn.position
-        turn.position = start + absorbed
-        again = min(turn.position, turn.absorbed_before) - start
-        if again > 0:
+        turn.position = position = start + absorbed
+        if start < turn.absorbed_before:
+            again = min(position, turn.absorbed_before) - start
             turn.output.recomputed_tokens += again
             self._counters.recomputed_tokens += again
-        turn.absorbed_before = max(turn.absorbed_before, turn.position)
+        if position > turn.absorbed_before:
+            turn.absorbed_before = position
 
     def _take_token(self, turn: OpenTurn, token: int) -> bool:
         """Append a drawn token; True when it ended the turn."""
-        self._counters.generated_tokens += 1
-        turn.new.append(token)
+        new, output = turn.new, turn.output
+        new.append(token)
         is_stop = token in turn.stop_ids
-        turn.output.push(token, hidden=is_stop)
-        if turn.output.decode_early:
+        output.push(token, hidden=is_stop)
+        if output.decode_early:
             self.system.at_the_edge(partial(self._look_for_stop, turn))
-        if turn.interrupt_reason is None:
+        generated = len(new) - turn.input_len
+        if turn.interrupt_reason is None and (is_stop or generated >= turn.max_tokens):
             if is_stop:
-                self._finish(turn, "stop", token, turn.generated)
-                return True
-            if turn.generated >= turn.max_tokens:
-                self._finish(turn, "length", None, turn.generated)
-                return True
-        if turn.known_len > turn.covered:
+                self._finish(turn, "stop", token, generated)
+            else:
+                self._finish(turn, "length", None, generated)
+            return True
+        if turn.history_len + len(new) > turn.covered:
             self._grows[turn.id] = turn
         return False
 
@@ -468,7 +466,7 @@ class Scheduler(Actor[SchedulerMessage]):
         self.flight = Flight(lease, step, self.system.now(), tuple(turns), absorbs)
         self._counters.steps += 1
         self._counters.rows += len(rows)
-        self._counters.prefill_tokens += sum(absorbs) - len(rows)
+        self._counters.absorbed_tokens += sum(absorbs)
         left = self.system.post(self._pool, LaunchStep(lease, step, tuple(rows)), self.name)
         if left is not None:
             flight, self.flight = self.flight, None

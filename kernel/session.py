@@ -55,6 +55,7 @@ from kernel.messages import (
     TurnFinished,
 )
 from kernel.output_buffer import TurnEnd
+from kernel.probe import Probe
 from kernel.reply import Reply
 from kernel.session_state import LastTurn, SessionState
 from kernel.turn import TurnRequest
@@ -87,6 +88,7 @@ class SessionActor(Actor[SessionMessage]):
         limits: SessionLimits,
         door: Door,
         counters: SessionCounters,
+        probe: Probe,
         *,
         is_one_shot: bool,
         idle_timeout_s: float | None,
@@ -108,6 +110,7 @@ class SessionActor(Actor[SessionMessage]):
         self._limits = limits
         self._door = door
         self._counters = counters
+        self._probe = probe
         self._idle_timeout_s = idle_timeout_s
         self._idle_timer: Timer | None = None
         self._rests = 0
@@ -123,7 +126,7 @@ class SessionActor(Actor[SessionMessage]):
             return "idle"
         return "queued" if self.active.request.output.admitted_at is None else "running"
 
-    def handle(self, message: SessionMessage, /) -> None:
+    def handle(self, message: SessionMessage, /) -> None:  # noqa: C901  one case a message
         """Take one message."""
         match message:
             case StartTurn():
@@ -161,20 +164,22 @@ class SessionActor(Actor[SessionMessage]):
 
     def refuse(self, message: SessionMessage, error: BaseException, /) -> None:
         """Answer mail that a closed or dead session can't read any more."""
-        closed = SessionClosed(session_id=self.session_id)
+        answer = error
+        if not isinstance(error, SessionClosed):
+            answer = SessionLost(session_id=self.session_id, why=str(error))
         if isinstance(message, StartTurn):
-            self._turn_away(message.request, closed)
+            self._turn_away(message.request, answer)
         elif isinstance(message, InterruptTurn):
-            message.reply.fail(closed)
+            message.reply.fail(answer)
         elif isinstance(message, GiveUp):
             self._tell_scheduler(GaveUp(message.base, moved=False))
 
-    def decline(self, message: SessionMessage, error: BaseException, /) -> None:
+    def decline(self, message: SessionMessage, _error: BaseException, /) -> None:
         """Closed: a claim that was under way is rolled back like any that comes too late."""
         if isinstance(message, TurnFinished | PhaseAbsorbed):
             self._roll_back_late(message.claim)
         else:
-            self.refuse(message, error)
+            self.refuse(message, SessionClosed(session_id=self.session_id))
 
     def abandon(self, error: BaseException, /) -> None:
         """The session died: its callers are told that it is lost."""
@@ -229,6 +234,7 @@ class SessionActor(Actor[SessionMessage]):
         if self.state.drop_checkpoint():
             self._tell_scheduler(Rested())
         request.accepted.answer(None)
+        self._report("turn.started", active, None)
         if not turn.draws and turn.target <= self.state.position and not turn.absorb_first:
             # Nothing to compute: the one new token is held back as pending.
             self._door.leave(request.id)
@@ -261,9 +267,7 @@ class SessionActor(Actor[SessionMessage]):
         if self.is_one_shot:
             self.state.roll_back(message.claim)
             self._counters.rollbacks += 1
-        elif not self.state.take(
-            message.claim, keep_checkpoint=active.request.kind == "generate"
-        ):
+        elif not self.state.take(message.claim, keep_checkpoint=active.request.kind == "generate"):
             self._counters.rollbacks += 1
         self._conclude(end)
 
@@ -303,6 +307,7 @@ class SessionActor(Actor[SessionMessage]):
         else:
             self._counters.failed += 1
         active.settle(end)
+        self._report("turn.ended", active, end)
         self.last_used_at = self.system.now()
         if self.is_one_shot:
             self._close(SessionClosed(session_id=self.session_id))
@@ -391,7 +396,9 @@ class SessionActor(Actor[SessionMessage]):
         if active is not None:
             self._tell_scheduler(Cancel(active.id))
             self._counters.cancelled += 1
-            active.settle(TurnEnd("abort", 0, error=error))
+            end = TurnEnd("abort", 0, error=error)
+            active.settle(end)
+            self._report("turn.ended", active, end)
         while self.waiting:
             self._turn_away(self.waiting.popleft(), error)
         if self._idle_timer is not None:
@@ -453,6 +460,11 @@ class SessionActor(Actor[SessionMessage]):
         self._idle_timer = self.system.call_at(
             at, lambda: self.system.post(self._here, forget, self.name)
         )
+
+    def _report(self, event: str, active: ActiveTurn, end: TurnEnd | None) -> None:
+        """One event for a turn's start and one for its end; counts and times, no text."""
+        if self._probe.enabled:
+            self._probe.record(event, {"session": self.session_id, **active.facts(end)})
 
     def _tell_scheduler(self, message: SchedulerMessage) -> bool:
         """Post; True when there is no scheduler (the engine has given up or is closing)."""

@@ -49,13 +49,16 @@ class SessionState:
         absorbed: most positions of the log that any state of it had absorbed.
     """
 
+    state: Owns[SessionOwned | None]
+    checkpoint: Owns[SessionOwned | None]
+
     def __init__(self, holder: CustodianId, port: SessionPort, view: LedgerView) -> None:
         self._holder = holder
         self._port = port
         self._view = view
         self.log: array[int] = array("I")
-        self.state: Owns[SessionOwned | None] = None
-        self.checkpoint: Owns[SessionOwned | None] = None
+        self.state = None
+        self.checkpoint = None
         self._state_version = 0
         self._checkpoint_version = 0
         self._changes = 0

@@ -31,6 +31,7 @@ class Shell:
         self._core = core
         self._event: anyio.Event | None = None
         self._stopping = False
+        self._served = anyio.Event()
         self._call_threadsafe: Callable[[Callable[[], None]], object] | None = None
         self.is_running = False
 
@@ -48,7 +49,13 @@ class Shell:
             await loop()
         finally:
             self.is_running = False
+            self._served.set()
             core.stop(join_timeout_s=core.config.stop_timeout_s)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition holds after messages were served, or the engine has stopped."""
+        while self.is_running and not condition():
+            await self._served.wait()
 
     def stop(self) -> None:
         """Let the task end; the rest of its work is synchronous."""
@@ -58,7 +65,10 @@ class Shell:
     async def _serve(self) -> None:
         dispatcher = self._core.dispatcher
         while not self._stopping:
-            if dispatcher.run(_HOPS_PER_TURN):
+            more = dispatcher.run(_HOPS_PER_TURN)
+            self._served.set()
+            self._served = anyio.Event()
+            if more:
                 await anyio.lowlevel.checkpoint()
             else:
                 await self._sleep()

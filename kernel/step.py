@@ -239,5 +239,3 @@ class DeviceFactory(Protocol):
     """The callable behind an entry point of the group ``tenure.devices``."""
 
     def __call__(self, *, model: str, device: str, dtype: str) -> OpenedDevice: ...
-
-

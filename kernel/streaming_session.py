@@ -179,9 +179,7 @@ class Session:
             return True
         return self._actor.mailbox.post(message, CALLER) is not None
 
-    def _running(
-        self, request: TurnRequest, on_exit: Literal["rollback", "keep"]
-    ) -> RunningTurn:
+    def _running(self, request: TurnRequest, on_exit: Literal["rollback", "keep"]) -> RunningTurn:
         def submit(request: TurnRequest) -> Address[SessionMessage]:
             actor = self._alive()
             if actor.is_closed:

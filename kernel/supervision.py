@@ -25,7 +25,7 @@ class Child:
     """
 
     restart: Callable[[], AnyActor] | None = None
-    on_death: Callable[[AnyActor, BaseException], None] | None = None
+    on_death: Callable[[AnyActor], None] | None = None
 
 
 @attrs.define(eq=False)

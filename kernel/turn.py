@@ -21,6 +21,10 @@ TokenLog = array
 """Token ids of a session, four bytes each."""
 
 
+_GREEDY = RowSampling(temperature=0.0, top_k=0, top_p=1.0, key=0, index=0)
+"""A greedy draw looks at nothing but the logits, so all of them share one value."""
+
+
 @attrs.define(eq=False)
 class TurnRequest:
     """What a caller asks of a session."""
@@ -132,8 +136,12 @@ class OpenTurn:
 
     def sampling(self) -> RowSampling:
         """How the next token is drawn."""
-        generated = self.generated
-        banned = tuple(self.stop_ids) if generated < self.min_tokens else ()
-        return RowSampling(
-            self.temperature, self.top_k, self.top_p, self.key, generated, banned
-        )
+        generated = len(self.new) - self.input_len
+        if generated < self.min_tokens:
+            banned = tuple(sorted(self.stop_ids))
+            return RowSampling(
+                self.temperature, self.top_k, self.top_p, self.key, generated, banned
+            )
+        if self.temperature == 0:
+            return _GREEDY
+        return RowSampling(self.temperature, self.top_k, self.top_p, self.key, generated)

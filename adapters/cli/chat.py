@@ -1,17 +1,19 @@
 """``tenure chat``: a session on a terminal, a turn a line."""
 
 import signal
+from contextlib import suppress
 from typing import Any
 
 import anyio
 import anyio.to_thread
 import click
+from anyio.abc import TaskStatus
 
 from adapters.cli.engine_options import config_from, engine_options
 from adapters.cli.sampling_options import SAMPLING_NAMES, params_from, sampling_options
-from kernel import Engine, EngineConfig, SamplingParams, Session, SessionInfo, TooLate
+from kernel import ClientError, Engine, EngineConfig, SamplingParams, Session, SessionInfo
 
-__all__ = ["chat"]
+__all__ = ["Conversation", "chat"]
 
 PROMPT = "> "
 
@@ -32,14 +34,10 @@ def chat(**options: Any) -> None:
 
 async def _chat(config: EngineConfig, params: SamplingParams) -> None:
     async with Engine.open(config) as engine, engine.session() as session:
-        conversation = _Conversation(session, params)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(conversation.listen_for_interrupts)
-            await conversation.run()
-            tasks.cancel_scope.cancel()
+        await Conversation(session, params).run()
 
 
-class _Conversation:
+class Conversation:
     """One session and the person before it."""
 
     def __init__(self, session: Session, params: SamplingParams) -> None:
@@ -49,7 +47,13 @@ class _Conversation:
         """Tokens of the running turn that were shown; None between turns."""
 
     async def run(self) -> None:
-        """Read lines and answer them until the person leaves."""
+        """Answer lines until the person leaves; Ctrl-C interrupts the answer meanwhile."""
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self._listen_for_interrupts)
+            await self._read_and_answer()
+            tasks.cancel_scope.cancel()
+
+    async def _read_and_answer(self) -> None:
         while True:
             line = await _read_line()
             match line:
@@ -73,17 +77,18 @@ class _Conversation:
             self._shown = None
         click.echo()
 
-    async def listen_for_interrupts(self) -> None:
-        """Turn each Ctrl-C into an interrupt of the turn that runs."""
+    async def _listen_for_interrupts(
+        self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
         with anyio.open_signal_receiver(signal.SIGINT) as signals:
+            task_status.started()
             async for _ in signals:
                 if self._shown is None:
                     click.echo("\n/quit leaves", err=True)
                     continue
-                try:
+                # The answer may have ended by itself in between; then there is nothing to cut.
+                with suppress(ClientError):
                     await self._session.interrupt(keep=self._shown)
-                except TooLate:
-                    continue  # the answer ended by itself in between
 
 
 async def _read_line() -> str | None:

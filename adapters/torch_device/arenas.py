@@ -1,7 +1,7 @@
 """The memory that steps read and write: recurrent state by slot, keys and values by page.
 
-Every arena has one row more than the kernel may name: the padding slot and the padding page. They
-hold zeros for ever; padded reads land there.
+Every arena has one row more than the kernel may name, its last: the padding slot and the padding
+page. They hold zeros for ever; what pads a table points there.
 """
 
 from collections.abc import Sequence
@@ -26,10 +26,6 @@ class StateArena:
 
     conv: Tensor
     ssm: Tensor
-
-    @property
-    def padding(self) -> int:
-        return self.ssm.shape[1] - 1
 
     def fill(self, slots: Sequence[int], value: float) -> None:
         """Set all numbers of these slots; 0 is the state of a sequence of no tokens."""
@@ -56,6 +52,7 @@ class PageArena:
 
     @property
     def padding(self) -> int:
+        """The padding page."""
         return self.keys.shape[1] - 1
 
     @property

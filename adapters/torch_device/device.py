@@ -73,9 +73,13 @@ class TorchDevice:
         self._num_threads = num_threads
         self._poison = poison
         self._arenas: Arenas | None = None
+        self._model = self._spec()
 
     @property
     def model(self) -> ModelSpec:
+        return self._model
+
+    def _spec(self) -> ModelSpec:
         config, precision = self._config, self._precision
         history = (config.conv_kernel - 1) * config.conv_size
         state = history + config.inner_size * config.state_size

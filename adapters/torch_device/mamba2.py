@@ -147,7 +147,7 @@ def ssm_prefill(
 
 def _read_carried(h: Tensor, decay: Tensor, c: Tensor, result: Tensor) -> None:
     """Add what each token of a chunk reads of the state ``h`` before the chunk."""
-    rows, size, groups, state = c.shape
+    rows, _, groups, state = c.shape
     carried = torch.matmul(c.transpose(1, 2), h.view(rows, groups, -1, state).mT)
     result.addcmul_(carried.transpose(1, 2).reshape(result.shape), decay[..., None])
 

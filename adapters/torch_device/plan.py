@@ -14,6 +14,7 @@ from torch import Tensor
 
 from adapters.torch_device.attention import AttentionPlan
 from adapters.torch_device.indices import (
+    Array,
     ChunkLayout,
     IndexBatch,
     SlotList,
@@ -24,7 +25,11 @@ from adapters.torch_device.passes import Piece
 from adapters.torch_device.reads import PageContext, plan_attention
 from kernel.step import RowSampling
 
-__all__ = ["PassPlan", "plan_pass"]
+__all__ = ["PassPlan", "Sampled", "plan_pass"]
+
+
+Sampled = tuple[int, RowSampling]
+"""Index of a row in the step, and how it draws."""
 
 
 @attrs.frozen(eq=False)
@@ -37,12 +42,10 @@ class PassPlan:
     prefill: SlotList
     layout: ChunkLayout | None
     """``None`` where no row has more than one token."""
-    attention: AttentionPlan | None
-    """``None`` where the model has no attention layer."""
+    attention: AttentionPlan
     sample_at: Tensor
     """[sampled] the token after which each sampling row draws"""
-    sampled: list[tuple[int, RowSampling]]
-    """Index of the row in the step, and how it draws."""
+    sampled: list[Sampled]
 
 
 def plan_pass(context: PageContext, pieces: Sequence[Piece], device: torch.device) -> PassPlan:
@@ -52,19 +55,18 @@ def plan_pass(context: PageContext, pieces: Sequence[Piece], device: torch.devic
     rows = decode + prefill
     sampled = [(i, p.row, p.sampling) for i, p in enumerate(rows) if p.sampling is not None]
     lengths = index_array([len(piece.tokens) for piece in rows])
-    ends = np.cumsum(lengths)
+    ends: Array = np.cumsum(lengths)
 
     batch = IndexBatch()
     tokens = batch.add(np.concatenate([index_array(piece.tokens) for piece in rows]))
-    first = index_array([piece.position for piece in rows]) - (ends - lengths)
-    positions = batch.add(np.arange(ends[-1]) + np.repeat(first, lengths))
+    first: Array = index_array([piece.position for piece in rows]) - (ends - lengths)
+    positions = batch.add(np.arange(int(ends[-1])) + np.repeat(first, lengths))
     sample_at = batch.add(index_array([ends[i] - 1 for i, _, _ in sampled]))
     slots = [[piece.slot for piece in part] for part in (decode, prefill)]
     slots_at = [batch.add(index_array(part)) for part in slots]
     recurrent = bool(context.config.mamba_layers)
     chunking = _Chunking.of(context, batch, prefill) if recurrent and prefill else None
-    uses_pages = bool(context.config.attention_layers)
-    attention = plan_attention(context, batch, positions, decode, prefill) if uses_pages else None
+    attention = plan_attention(context, batch, positions, decode, prefill)
 
     moved = batch.move(device)
     return PassPlan(
@@ -72,7 +74,7 @@ def plan_pass(context: PageContext, pieces: Sequence[Piece], device: torch.devic
         decode=SlotList(slots[0], moved[slots_at[0]]),
         prefill=SlotList(slots[1], moved[slots_at[1]]),
         layout=chunking.layout(moved) if chunking else None,
-        attention=attention(moved) if attention else None,
+        attention=attention(moved),
         sample_at=moved[sample_at],
         sampled=[(row, how) for _, row, how in sampled],
     )

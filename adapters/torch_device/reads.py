@@ -12,6 +12,7 @@ from adapters.torch_device.attention import (
     AttentionPlan,
     ChunkReads,
     DecodeReads,
+    Rotation,
     causal_mask,
     rotation,
 )
@@ -49,9 +50,13 @@ def plan_attention(
 ) -> AfterMove:
     """Add the page indices to ``batch``; call the result with the moved tensors.
 
+    A model without attention layers has no pages, and gets an empty plan.
+
     ``positions``: place in ``batch`` of the positions of the pass's tokens. ``decode``: rows of
     one token, shortest first, before ``chunks``: rows of many tokens.
     """
+    if not context.config.attention_layers:
+        return _no_reads
     tables = [index_array(p.pages[: context.pages_for(p.position + len(p.tokens))]) for p in chunks]
     write_at = batch.add(_write_at(context, decode, chunks, tables))
     groups = _groups(context, decode)
@@ -73,6 +78,11 @@ def plan_attention(
         )
 
     return after_move
+
+
+def _no_reads(moved: list[Tensor]) -> AttentionPlan:
+    nothing = moved[0][:0]
+    return AttentionPlan(Rotation(nothing, nothing), nothing, decode=[], chunks=[])
 
 
 def _write_at(

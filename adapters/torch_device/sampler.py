@@ -60,10 +60,15 @@ def draw(logits: Tensor, rows: Sequence[RowSampling]) -> list[int]:
         if places:
             every = len(places) == len(rows)
             chosen = logits if every else logits[torch.tensor(places, device=logits.device)]
-            tokens = cast(list[int], kind(chosen, [rows[at] for at in places]).tolist())
-            for at, token in zip(places, tokens, strict=True):
+            tokens = kind(chosen, [rows[at] for at in places])
+            for at, token in zip(places, _numbers(tokens), strict=True):
                 drawn[at] = token
     return drawn
+
+
+def _numbers(values: Tensor) -> list[int]:
+    # torch's stub leaves the type of the elements open.
+    return cast(list[int], values.tolist())  # pyright: ignore[reportUnknownMemberType]
 
 
 def _ban(logits: Tensor, rows: Sequence[RowSampling]) -> None:
@@ -113,7 +118,7 @@ def _limited(logits: Tensor, rows: Sequence[RowSampling]) -> Tensor:
     tries = max(bounded, min(_FIRST_TRY, vocabulary) if open_ended else 0)
     tokens, lacking = _among(logits, rows, limits, tries)
     if open_ended:
-        again = [at for at, lacks in enumerate(cast(list[bool], lacking.tolist())) if lacks]
+        again = [at for at, lacks in enumerate(_numbers(lacking)) if lacks]
         if again:
             at = torch.tensor(again, device=logits.device)
             alone = [rows[place] for place in again]

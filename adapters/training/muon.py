@@ -10,6 +10,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from adapters.training.peers import Peers
+
 __all__ = ["Muon", "make_optimizers"]
 
 _ITERATION = (3.4445, -4.7750, 2.0315)
@@ -29,8 +31,11 @@ def orthogonal(matrices: Tensor) -> Tensor:
 class Muon:
     """Momentum made orthogonal; ``rate`` is set from outside before each step."""
 
-    def __init__(self, tensors: Mapping[str, Tensor], rate: float, decay: float) -> None:
+    def __init__(
+        self, tensors: Mapping[str, Tensor], rate: float, decay: float, peers: Peers
+    ) -> None:
         self.rate = rate
+        self._peers = peers
         self._decay = decay
         self._tensors = dict(tensors)
         self._momentum = {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}
@@ -38,14 +43,20 @@ class Muon:
     @torch.no_grad()
     def step(self) -> None:
         """Apply the gradients that the tensors hold."""
+        smoothed = {name: self._nesterov(name) for name in self._tensors}
+        updates = {name: torch.zeros_like(tensor) for name, tensor in self._tensors.items()}
         by_shape: dict[tuple[int, ...], list[str]] = {}
         for name, tensor in self._tensors.items():
             by_shape.setdefault(tuple(tensor.shape), []).append(name)
-        for shape, names in by_shape.items():
-            updates = orthogonal(torch.stack([self._nesterov(name) for name in names]))
-            scale = self.rate * max(1.0, shape[0] / shape[1]) ** 0.5
-            for name, update in zip(names, updates, strict=True):
-                self._tensors[name].mul_(1 - self.rate * self._decay).sub_(update * scale)
+        for names in by_shape.values():
+            mine = self._peers.mine(names)
+            if mine:
+                made = orthogonal(torch.stack([smoothed[name] for name in mine]))
+                updates |= dict(zip(mine, made.unbind(), strict=True))
+        self._peers.total(list(updates.values()))
+        for name, tensor in self._tensors.items():
+            scale = self.rate * max(1.0, tensor.shape[0] / tensor.shape[1]) ** 0.5
+            tensor.mul_(1 - self.rate * self._decay).sub_(updates[name] * scale)
 
     def _nesterov(self, name: str) -> Tensor:
         gradient = self._tensors[name].grad
@@ -66,10 +77,10 @@ class Muon:
 
 
 def make_optimizers(
-    weights: Mapping[str, Tensor], rate: float, adam_rate: float
+    weights: Mapping[str, Tensor], rate: float, adam_rate: float, peers: Peers
 ) -> tuple[Muon, torch.optim.AdamW]:
     """Split the weights between the two optimizers by name and shape."""
     matrices = {n: w for n, w in weights.items() if n.startswith("layers.") and w.dim() == 2}
     rest = [w for n, w in weights.items() if n not in matrices]
     adam = torch.optim.AdamW(rest, lr=adam_rate, betas=(0.9, 0.98), weight_decay=0.0)
-    return Muon(matrices, rate, decay=0.1), adam
+    return Muon(matrices, rate, 0.1, peers), adam

@@ -6,7 +6,8 @@ a short warm-up, a constant rate, and a linear cool-down over the last part. A f
 exported every few minutes, so that a usable model is there long before the end.
 
     python -m adapters.training.corpus --work-dir DIR
-    python -m adapters.training.train --work-dir DIR --export adapters/models/bundled
+    python -m torch.distributed.run --nproc-per-node 2 -m adapters.training.train \\
+        --work-dir DIR --export adapters/models/bundled
 """
 
 import argparse
@@ -25,6 +26,7 @@ from adapters.training.chunked import chunked_logits
 from adapters.training.corpus import read_corpus
 from adapters.training.data import Windows, encode_documents
 from adapters.training.muon import make_optimizers
+from adapters.training.peers import Peers
 from adapters.training.tokenizer import TOKENIZER_FILE, train_tokenizer
 
 __all__ = ["BUNDLED", "Schedule", "Trainer"]
@@ -74,6 +76,7 @@ class Trainer:
     config: HybridConfig
     documents: list[list[int]]
     schedule: Schedule
+    peers: Peers
     seed: int = 0
     spent_s: float = 0.0
     steps: int = 0
@@ -82,23 +85,28 @@ class Trainer:
         drawn = random_weights(self.config, self.seed, torch.float32)
         self.weights: dict[str, Tensor] = {n: w.requires_grad_() for n, w in drawn.items()}
         self.average = {name: w.detach().clone() for name, w in self.weights.items()}
-        self.muon, self.adam = make_optimizers(self.weights, MUON_RATE, ADAM_RATE)
+        self.muon, self.adam = make_optimizers(self.weights, MUON_RATE, ADAM_RATE, self.peers)
         self.short = Windows(self.documents, SHORT, self.seed + 1)
         self.long = Windows(self.documents, LONG, self.seed + 2)
 
     def step(self) -> float:
         """One update; long windows come in halfway, every second step. Returns the loss in nats."""
-        started = time.monotonic()
         late = self.spent_s > self.schedule.total_s / 2
         windows, length = (self.long, LONG) if late and self.steps % 2 else (self.short, SHORT)
-        tokens = windows.take(BATCH_TOKENS // length)
+        rows = windows.take(BATCH_TOKENS // length)
+        tokens = rows[self.peers.rank :: self.peers.size]
         logits = chunked_logits(self.config, self.weights, tokens[:, :-1])
         loss = functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-        loss.backward()  # pyright: ignore[reportUnknownMemberType]
+        (loss / self.peers.size).backward()  # pyright: ignore[reportUnknownMemberType]
+        self.peers.total([w.grad for w in self.weights.values() if w.grad is not None])
         self._apply()
         self.steps += 1
-        self.spent_s += time.monotonic() - started
         return loss.item()
+
+    def tell_time(self, spent_s: float) -> None:
+        """Agree on the leader's clock and on the end of the schedule."""
+        agreed = self.peers.from_leader([spent_s, self.schedule.total_s])
+        self.spent_s, self.schedule.total_s = agreed
 
     def _apply(self) -> None:
         factor = self.schedule.factor(self.spent_s)
@@ -141,31 +149,40 @@ class Trainer:
 
 def run(trainer: Trainer, work_dir: Path, export: Path, export_every_s: float) -> None:
     """Train to the end of the schedule, with a line, a checkpoint and an export now and then."""
-    checkpoint, begun = work_dir / "checkpoint.pt", time.monotonic()
+    checkpoint, asked = work_dir / "checkpoint.pt", work_dir / "cooldown"
     if checkpoint.exists():
         trainer.load(checkpoint)
-    exports = int(trainer.spent_s / export_every_s)
+    leads, before_s, begun = trainer.peers.leads, trainer.spent_s, time.monotonic()
+    next_export_s = before_s + export_every_s
     losses: list[float] = []
     while trainer.spent_s < trainer.schedule.total_s:
         losses.append(trainer.step())
-        if (work_dir / "cooldown").exists():
-            (work_dir / "cooldown").unlink()
-            trainer.schedule.cool_down_from(trainer.spent_s)
-        if trainer.steps % 25 == 0:
-            speed = BATCH_TOKENS * len(losses) / (time.monotonic() - begun)
-            recent = sum(losses[-25:]) / len(losses[-25:])
-            print(
-                f"step {trainer.steps}  {trainer.spent_s / 60:.1f} min  loss {recent:.4f}  "
-                f"{speed:.0f} tokens/s  epoch {epochs(trainer):.2f}",
-                flush=True,
-            )
-        if trainer.steps % 100 == 0:
+        spent_s = before_s + time.monotonic() - begun
+        if leads and asked.exists():
+            asked.unlink()
+            trainer.schedule.cool_down_from(spent_s)
+        trainer.tell_time(spent_s)
+        if leads and trainer.steps % 25 == 0:
+            speed = BATCH_TOKENS * len(losses) / (trainer.spent_s - before_s)
+            report(trainer, losses[-25:], speed)
+        if leads and trainer.steps % 100 == 0:
             trainer.save(checkpoint)
-        if trainer.spent_s > (exports + 1) * export_every_s:
-            exports += 1
+        if leads and trainer.spent_s > next_export_s:
+            next_export_s += export_every_s
             save_model(export, trainer.config, trainer.average)
-    trainer.save(checkpoint)
-    save_model(export, trainer.config, trainer.weights)
+    if leads:
+        trainer.save(checkpoint)
+        save_model(export, trainer.config, trainer.weights)
+
+
+def report(trainer: Trainer, losses: list[float], tokens_per_s: float) -> None:
+    """Print where the run stands."""
+    loss = sum(losses) / len(losses)
+    print(
+        f"step {trainer.steps}  {trainer.spent_s / 60:.1f} min  loss {loss:.4f}  "
+        f"{tokens_per_s:.0f} tokens/s  epoch {epochs(trainer):.2f}",
+        flush=True,
+    )
 
 
 def epochs(trainer: Trainer) -> float:
@@ -181,24 +198,26 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=70.0)
     parser.add_argument("--cooldown-minutes", type=float, default=20.0)
     parser.add_argument("--export-every-minutes", type=float, default=10.0)
-    parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     work_dir: Path = options.work_dir
     export: Path = options.export
-    torch.set_num_threads(options.threads)
+    peers = Peers()
+    torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     training = [document for document in read_corpus(work_dir) if not document.held_out]
-    if (work_dir / "checkpoint.pt").exists():
-        tokenizer = Tokenizer.from_file(str(export / TOKENIZER_FILE))
-    else:
+    tokenizer_file = export / TOKENIZER_FILE
+    if peers.leads and not (work_dir / "checkpoint.pt").exists():
         texts = (document.text for document in training)
-        tokenizer = train_tokenizer(texts, BUNDLED.vocab_size, export)
+        train_tokenizer(texts, BUNDLED.vocab_size, export)
+    peers.from_leader([0.0])
+    tokenizer = Tokenizer.from_file(str(tokenizer_file))
     schedule = Schedule(60 * options.minutes, 60 * options.cooldown_minutes)
-    trainer = Trainer(BUNDLED, encode_documents(tokenizer, training), schedule)
+    trainer = Trainer(BUNDLED, encode_documents(tokenizer, training), schedule, peers)
     size = sum(weight.numel() for weight in trainer.weights.values())
     tokens = sum(map(len, trainer.documents))
     text_bytes = sum(len(document.text) for document in training)
-    print(f"{size} parameters, {tokens} tokens, {text_bytes / tokens:.2f} bytes per token")
+    if peers.leads:
+        print(f"{size} parameters, {tokens} tokens, {text_bytes / tokens:.2f} bytes per token")
     run(trainer, work_dir, export, 60 * options.export_every_minutes)
 
 

@@ -40,7 +40,6 @@ REFUSED: list[dict[str, Any]] = [
     {"scheduling_policy": "lottery"},
     {"model": ""},
     {"device": 0},
-    {"log_text": 1},
 ]
 
 

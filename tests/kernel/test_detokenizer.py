@@ -1,4 +1,4 @@
-"""Incremental text: equal to the whole, never half a character, cut exactly at stop strings."""
+"""Incremental text: equal to the whole, and never half a character."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -7,43 +7,11 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from kernel.detokenizer import IncrementalDetokenizer, StopHit
+from kernel.detokenizer import IncrementalDetokenizer
+from tests.kernel.byte_tokenizer import ByteTokenizer, one_token_each, split_bytes
 
 HALF = "\ufffd"
-
-
-@attrs.define(eq=False)
-class ByteTokenizer:
-    """Each id is some bytes; decoding joins and decodes them, as byte-level tokenizers do."""
-
-    table: list[bytes]
-    decoded: int = 0
-    """Ids decoded so far: the cost."""
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self.table)
-
-    def encode(self, text: str, /) -> list[int]:
-        raise NotImplementedError
-
-    def decode(self, token_ids: Sequence[int], /) -> str:
-        self.decoded += len(token_ids)
-        return b"".join([self.table[token] for token in token_ids]).decode("utf-8", "replace")
-
-
-def one_token_each(*pieces: bytes) -> tuple[ByteTokenizer, list[int]]:
-    return ByteTokenizer(list(pieces)), list(range(len(pieces)))
-
-
-@st.composite
-def split_bytes(draw: st.DrawFn, data: bytes) -> list[bytes]:
-    """Cut bytes into tokens anywhere, characters' insides included."""
-    cuts = draw(st.sets(st.integers(1, max(1, len(data) - 1)), max_size=len(data)))
-    edges = [0, *sorted(cuts), len(data)]
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False) if data[a:b]]
 
 
 @st.composite
@@ -121,119 +89,6 @@ def test_batches_of_tokens_give_the_same_as_one_by_one(
     assert in_batches.stop_hit == one_by_one.stop_hit
 
 
-def expected_hit(tokens: list[bytes], stops: Sequence[str], least: int = 0) -> StopHit | None:
-    """Say by brute force where the text ends: decode everything after each token."""
-    before = ""
-    for number, data in enumerate(accumulate(tokens), start=1):
-        text = data.decode("utf-8", "ignore")
-        found = [
-            (start + len(stop), start, stop)
-            for stop in stops
-            for start in range(len(text))
-            if text.startswith(stop, start) and start + len(stop) > len(before)
-        ]
-        if found and number > least:
-            _, start, stop = min(found)
-            output = text[:start]
-            size = len(output.encode())
-            kept = next(n for n in range(number + 1) if len(b"".join(tokens[:n])) >= size)
-            return StopHit(stop, kept, output)
-        before = text
-    return None
-
-
-@st.composite
-def text_with_stops(draw: st.DrawFn) -> tuple[str, list[bytes], tuple[str, ...]]:
-    letters = st.text(st.sampled_from("ab€😀"), max_size=14)
-    text = draw(letters)
-    stop = st.text(st.sampled_from("ab€😀"), min_size=1, max_size=4)
-    return text, draw(split_bytes(text.encode())), tuple(draw(st.lists(stop, max_size=3)))
-
-
-@given(case=text_with_stops(), least=st.integers(0, 4))
-def test_stop_string_ends_text_and_tokens_where_brute_force_says(
-    case: tuple[str, list[bytes], tuple[str, ...]], least: int
-) -> None:
-    """The kept tokens are the fewest that cover the output: at the stop's token, or after it."""
-    text, tokens, stops = case
-    tokenizer, ids = one_token_each(*tokens)
-    detokenizer = IncrementalDetokenizer(tokenizer, stops, min_tokens=least)
-    pieces = [detokenizer.push([token]) for token in ids]
-    pieces.append(detokenizer.finish())
-    hit = expected_hit(tokens, stops, least)
-
-    assert detokenizer.stop_hit == hit
-    assert "".join(pieces) == (text if hit is None else hit.text)
-
-
-@given(case=text_with_stops())
-def test_included_stop_string_is_the_end_of_the_text(
-    case: tuple[str, list[bytes], tuple[str, ...]],
-) -> None:
-    """And the tokens that wrote it stay."""
-    _, tokens, stops = case
-    tokenizer, ids = one_token_each(*tokens)
-    detokenizer = IncrementalDetokenizer(tokenizer, stops, include_stop=True)
-    detokenizer.push(ids)
-    hit = detokenizer.stop_hit
-    excluded = expected_hit(tokens, stops)
-    if hit is None or excluded is None:
-        assert hit is excluded
-        return
-
-    assert hit.text == excluded.text + hit.stop
-    assert tokenizer.decode(range(hit.kept_tokens)).startswith(hit.text)
-    assert not tokenizer.decode(range(hit.kept_tokens - 1)).startswith(hit.text)
-
-
-def test_beginning_of_a_stop_string_is_held_back_and_released() -> None:
-    """Half a stop string that was shown could not be taken back."""
-    tokenizer, ids = one_token_each(b"one ST", b"O", b" two")
-    detokenizer = IncrementalDetokenizer(tokenizer, ("STOP",))
-
-    assert [detokenizer.push([token]) for token in ids] == ["one ", "", "STO two"]
-    assert detokenizer.delivered_tokens == 3
-
-
-def test_stop_at_a_token_boundary_keeps_the_tokens_before_it() -> None:
-    """The usual case: the session's log then ends before the stop string."""
-    tokenizer, ids = one_token_each(b"one ", b"ST", b"OP", b"more")
-    detokenizer = IncrementalDetokenizer(tokenizer, ("STOP",))
-    detokenizer.push(ids)
-
-    assert detokenizer.stop_hit == StopHit("STOP", 1, "one ")
-    assert detokenizer.num_tokens == 3
-    assert detokenizer.push([0]) == ""
-
-
-def test_stop_within_a_token_keeps_that_token_and_all_text_before_it() -> None:
-    """Text up to the stop string is output, as in vLLM, so its token belongs to the log."""
-    tokenizer, ids = one_token_each(b"one", b".\n", b"two")
-    detokenizer = IncrementalDetokenizer(tokenizer, ("\n",))
-    detokenizer.push(ids)
-
-    assert detokenizer.stop_hit == StopHit("\n", 2, "one.")
-
-
-def test_token_that_ends_a_delivered_character_is_kept() -> None:
-    """Else the log would end in half of a character that was shown."""
-    tokenizer, ids = one_token_each(b"\xe2\x82", b"\xacS", b"TOP")
-    detokenizer = IncrementalDetokenizer(tokenizer, ("STOP",))
-    detokenizer.push(ids)
-
-    assert detokenizer.stop_hit == StopHit("STOP", 2, "€")
-
-
-def test_stop_string_within_min_tokens_does_not_count_later_either() -> None:
-    """It is held back as the beginning of a longer one when the first countable token comes."""
-    tokenizer, ids = one_token_each(b"b", b"a", b"x", b"a")
-    detokenizer = IncrementalDetokenizer(tokenizer, ("a", "bac"), min_tokens=2)
-
-    assert [detokenizer.push([token]) for token in ids[:3]] == ["", "", "bax"]
-    detokenizer.push(ids[3:])
-    assert detokenizer.stop_hit == StopHit("a", 3, "bax")
-
-
 def test_end_within_a_character_gives_a_replacement() -> None:
     """max_tokens can cut anywhere; the text must equal a full decode all the same."""
     tokenizer, ids = one_token_each(b"a", b"\xf0\x9f")
@@ -278,57 +133,3 @@ def test_first_word_rule_applies_to_the_first_word_only() -> None:
     pieces = [detokenizer.push([token]) for token in (0, 1, 2, 3, 4)]
 
     assert pieces == ["Hello", " brave", " new", " world", "!"]
-
-
-@pytest.fixture(scope="module")
-def trained() -> Tokenizer:
-    """A real byte-level BPE, small enough that most characters take several tokens."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=["<end>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(["the cat and the hat, the end.", "über die Brücke, €5"], trainer)
-    return tokenizer
-
-
-@attrs.frozen
-class Real:
-    inner: Tokenizer
-
-    @property
-    def vocab_size(self) -> int:
-        return self.inner.get_vocab_size()
-
-    def encode(self, text: str, /) -> list[int]:
-        return self.inner.encode(text).ids
-
-    def decode(self, token_ids: Sequence[int], /) -> str:
-        return self.inner.decode(list(token_ids))
-
-
-TEXT = "the über cat 😀 and 家族 👨‍👩‍👧 the €5 hat. the end"
-
-
-def test_real_tokenizer_streams_its_own_encoding(trained: Tokenizer) -> None:
-    """The library that adapters use decodes in Rust; its half characters are alike."""
-    tokenizer = Real(trained)
-    detokenizer = IncrementalDetokenizer(tokenizer, ("the end",))
-    pieces = [detokenizer.push([token]) for token in tokenizer.encode(TEXT)]
-
-    assert not any(HALF in piece for piece in pieces)
-    assert "".join(pieces) + detokenizer.finish() == TEXT.removesuffix("the end")
-
-
-@given(ids=st.lists(st.integers(0, 299), max_size=120))
-def test_real_tokenizer_streams_random_tokens(trained: Tokenizer, ids: list[int]) -> None:
-    """Random ids are mostly broken UTF-8, with a special token now and then."""
-    detokenizer = IncrementalDetokenizer(Real(trained))
-    pieces = [detokenizer.push([token % trained.get_vocab_size()]) for token in ids]
-    whole = trained.decode([token % trained.get_vocab_size() for token in ids])
-
-    assert "".join(pieces) + detokenizer.finish() == whole

@@ -123,7 +123,7 @@ def test_hugging_face_names_are_translated() -> None:
 
 
 def test_hugging_face_greedy_overrides_the_distribution() -> None:
-    """transformers ignores temperature and top-k when do_sample is False."""
+    """There, temperature and top-k are ignored when do_sample is False."""
     params = SamplingParams.from_hf({"do_sample": False, "temperature": 0.6, "top_k": 50})
 
     assert params == SamplingParams(temperature=0)

@@ -5,11 +5,11 @@ from statistics import median
 import anyio
 import torch
 
-from adapters.fake_tokenizer import FakeTokenizer
+from adapters.cli.bench.counting import CountingDevice
 from adapters.models.hybrid import HybridConfig
 from adapters.models.weights import random_weights
 from adapters.torch_device import TorchDevice
-from kernel import Engine, EngineConfig, OpenedDevice, SamplingParams, Session
+from kernel import Engine, EngineConfig, SamplingParams, Session
 
 __all__ = ["ttft_ms"]
 
@@ -37,33 +37,35 @@ def ttft_ms(*, runs: int = 30, histories: tuple[int, ...] = HISTORIES) -> dict[s
 
 async def _measure(runs: int, histories: tuple[int, ...]) -> dict[str, object]:
     weights = random_weights(MODEL, 0, torch.float32)
-    opened = OpenedDevice(
-        device=TorchDevice(MODEL, weights, dtype="float32", device="cpu"),
-        tokenizer=FakeTokenizer(vocab_size=MODEL.vocab_size),
-    )
+    device = CountingDevice(TorchDevice(MODEL, weights, dtype="float32", device="cpu"))
     config = EngineConfig(max_num_seqs=4, num_slots=8, log_events=False)
     times: dict[int, list[float]] = {history: [] for history in histories}
     computed: dict[int, set[int]] = {history: set() for history in histories}
-    async with Engine.open(config, device=opened) as engine:
-        sessions: dict[int, Session] = {}
-        for history in histories:
-            async with engine.session(detached=True) as session:
-                await session.append([1 + index % 4000 for index in range(history)])
-                sessions[history] = session
+    async with Engine.open(config, device=device) as engine:
+        sessions = {history: await _prepared(engine, history) for history in histories}
         for run in range(runs + 1):
-            for history in histories:
-                before = engine.stats().prompt_tokens
-                spent = await _first_token(sessions[history])
+            for history, session in sessions.items():
+                device.begin()
+                spent = await _first_token(session)
                 if run:  # the first round warms up
                     times[history].append(spent)
-                    computed[history].add(engine.stats().prompt_tokens - before)
+                    computed[history].add(device.tokens_to_draw or 0)
+    device.close()
     return {
         **{str(history): round(median(times[history]) * 1e3, 3) for history in histories},
         "tokens_computed": {str(history): sorted(computed[history]) for history in histories},
     }
 
 
+async def _prepared(engine: Engine, history: int) -> Session:
+    """A session that has absorbed so many tokens, and rests."""
+    async with engine.session(detached=True) as session:
+        await session.append([1 + index % 4000 for index in range(history)])
+    return session
+
+
 async def _first_token(session: Session) -> float:
+    """Seconds to the first token of a turn, which leaving at that point rolls back."""
     started = anyio.current_time()
     async with session.turn([7, 8, 9, 10], PARAMS) as turn:
         async for delta in turn:

@@ -20,8 +20,10 @@ from adapters.cli.plant import PLANTS, plant
 
 __all__ = ["demo"]
 
-SLOTS = 14
-PAGES = 160
+ROWS = 16
+SLOTS = 26
+PAGES = 90
+"""Too few of each: sessions outnumber slots, and running turns outgrow the pages."""
 
 
 @click.command()
@@ -30,6 +32,7 @@ PAGES = 160
 @click.option("--one-shots", type=click.IntRange(min=0), default=24, show_default=True)
 @click.option("--max-tokens", type=click.IntRange(min=2), default=40, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True, help="What the clients do, when.")
+@click.option("--pace", type=float, default=1.0, show_default=True, help="Factor on pauses.")
 @click.option("--limit-s", type=float, default=60.0, show_default=True, help="Seconds at most.")
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Keep the event log.")
 @click.option("--plant", "bug", type=click.Choice(PLANTS), help="Put a known bug in.")
@@ -41,6 +44,7 @@ def demo(
     one_shots: int,
     max_tokens: int,
     seed: int,
+    pace: float,
     limit_s: float,
     log: Path | None,
     bug: str | None,
@@ -55,13 +59,15 @@ def demo(
     """
     options["num_slots"] = options["num_slots"] or SLOTS
     options["num_pages"] = options["num_pages"] or PAGES
-    config = config_from(options, seed=seed)
-    size = DemoSize(sessions=sessions, turns=turns, one_shots=one_shots, max_tokens=max_tokens)
+    config = config_from(options, seed=seed, max_num_seqs=ROWS)
+    size = DemoSize(
+        sessions=sessions, turns=turns, one_shots=one_shots, max_tokens=max_tokens, pace=pace
+    )
     plan = make_plan(size, seed)
     view = _view(as_json)
 
     async def main(path: Path) -> DemoRun:
-        return await run_demo(config, plan, log=path, view=view, seed=seed, limit_s=limit_s)
+        return await run_demo(config, plan, log=path, view=view, limit_s=limit_s)
 
     with _log_path(log) as path, nullcontext() if bug is None else plant(bug):
         run = anyio.run(main, path)

@@ -68,6 +68,8 @@ class DemoSize:
     turns: int
     one_shots: int
     max_tokens: int
+    pace: float = 1.0
+    """Factor on every pause; 0 lets nobody think."""
 
 
 @attrs.frozen(kw_only=True)
@@ -136,7 +138,9 @@ def _one_shot(size: DemoSize, seed: int, number: int) -> OneShotPlan:
     draw = random.Random(f"{seed}/{name}")
     turn = _turn(size, draw, OPENINGS, _ONE_SHOT_FATES)
     # One-shots come in all along, beside sessions of which each has turns yet to take.
-    return OneShotPlan(name=name, turn=attrs.evolve(turn, pause_s=draw.uniform(0.0, 3.0)))
+    return OneShotPlan(
+        name=name, turn=attrs.evolve(turn, pause_s=draw.uniform(0.0, 8.0) * size.pace)
+    )
 
 
 def _turn(
@@ -148,7 +152,7 @@ def _turn(
         max_tokens=draw.randint(max(1, size.max_tokens // 2), size.max_tokens),
         fate=fate,
         after_tokens=draw.randint(1, max(1, size.max_tokens // 3)),
-        after_s=draw.uniform(0.0, 0.6),
-        pause_s=draw.uniform(0.0, 0.4),
+        after_s=draw.uniform(0.0, 1.0) * size.pace,
+        pause_s=draw.uniform(0.2, 2.0) * size.pace,
         seed=draw.getrandbits(32),
     )

@@ -13,7 +13,7 @@ from adapters.cli.demo.tally import Tally
 from adapters.cli.demo.view import Moment, View
 from adapters.logs import open_event_log
 from adapters.trace_audit import TraceAudit, audit_file
-from kernel import Engine, EngineConfig
+from kernel import Engine, EngineConfig, OpenedDevice
 
 __all__ = ["DemoRun", "run_demo"]
 
@@ -28,12 +28,27 @@ class DemoRun:
 
 
 async def run_demo(
-    config: EngineConfig, plan: Plan, *, log: Path, view: View, seed: int, limit_s: float
+    config: EngineConfig,
+    plan: Plan,
+    *,
+    log: Path,
+    view: View,
+    limit_s: float,
+    device: OpenedDevice | None = None,
 ) -> DemoRun:
-    """Run all clients, close the engine, and judge it by its event log alone."""
+    """Run all clients, close the engine, and judge it by its event log alone.
+
+    Args:
+        config: whose seed is the one that the report names.
+        plan: what the clients do.
+        log: where events are written; audited at the end.
+        view: shows how it goes.
+        limit_s: clients that still run then are disconnected.
+        device: one to use instead of the one that ``config`` names.
+    """
     board, tally = Board(), Tally()
     with open_event_log(log, watch=board.watch) as logger:
-        async with Engine.open(config, logger=logger) as engine:
+        async with Engine.open(config, device=device, logger=logger) as engine:
             started = anyio.current_time()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_watch, engine, board, tally, view)
@@ -42,7 +57,7 @@ async def run_demo(
             wall_s = anyio.current_time() - started
             stats = engine.stats()
     audit = audit_file(log)
-    report = make_report(tally=tally, stats=stats, audit=audit, wall_s=wall_s, seed=seed)
+    report = make_report(tally=tally, stats=stats, audit=audit, wall_s=wall_s, seed=config.seed)
     return DemoRun(report=report, audit=audit, tally=tally)
 
 

@@ -1,0 +1,72 @@
+"""``tenure generate``: one prompt streamed, many at once, errors in one line."""
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from adapters.cli import main
+
+FAKE = ["--device", "fake", "--model", "fake", "--max-tokens", "8", "--seed", "1"]
+
+
+def test_one_prompt_is_streamed_after_itself() -> None:
+    """The reader sees a text that goes on."""
+    result = CliRunner().invoke(main, ["generate", "Once upon a time", *FAKE])
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Once upon a time")
+    assert len(result.stdout) > len("Once upon a time\n")
+
+
+def test_many_prompts_come_back_in_their_order() -> None:
+    """Which of them ended first is nobody's business."""
+    result = CliRunner().invoke(main, ["generate", "a", "b", "c", *FAKE])
+
+    assert result.exit_code == 0
+    assert [line[:5] for line in result.stdout.splitlines() if line.startswith("[")] == [
+        "[0] a",
+        "[1] b",
+        "[2] c",
+    ]
+
+
+def test_a_file_holds_one_prompt_a_line(tmp_path: Path) -> None:
+    """Empty lines are no prompts."""
+    path = tmp_path / "prompts.txt"
+    path.write_text("one\n\ntwo\n", encoding="utf-8")
+    result = CliRunner().invoke(main, ["generate", "--json", "-f", str(path), *FAKE])
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+
+    assert [record["prompt"] for record in records] == ["one", "two"]
+    assert all(record["completion_tokens"] == len(record["token_ids"]) for record in records)
+
+
+def test_the_same_seed_gives_the_same_text() -> None:
+    """Sampling is a function of the seed."""
+    first, second = (CliRunner().invoke(main, ["generate", "--json", "x", *FAKE]) for _ in "12")
+
+    assert first.stdout == second.stdout
+
+
+def test_no_prompt_is_a_usage_error() -> None:
+    """Exit code 2, as every command line has it."""
+    assert CliRunner().invoke(main, ["generate", *FAKE]).exit_code == 2
+
+
+def test_a_refused_parameter_is_one_line_and_exit_code_1() -> None:
+    """Nobody wants to read a traceback about a typo."""
+    result = CliRunner().invoke(main, ["generate", "x", *FAKE, "--top-p", "0"])
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: ")
+    assert "top_p" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_model_that_is_none_is_one_line_and_exit_code_1() -> None:
+    """The error comes out of the engine's task group, and is unwrapped."""
+    result = CliRunner().invoke(main, ["generate", "x", "--device", "fake", "--model", "nowhere"])
+
+    assert result.exit_code == 1
+    assert "nowhere" in result.stderr

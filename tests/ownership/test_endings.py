@@ -1,0 +1,387 @@
+"""How claims end: once, whole, and at the last unpin at the latest."""
+
+import pytest
+
+from ownership import (
+    DEVICE,
+    Absorbed,
+    BaseChanged,
+    BaseName,
+    BatchOwned,
+    Content,
+    Kind,
+    LedgerError,
+    Reclaimed,
+    StaleHandle,
+    StepFailed,
+)
+from ownership.handles import record_of
+from tests.ownership.support import (
+    CACHE,
+    OTHER,
+    SCHEDULER,
+    SESSION,
+    Desk,
+    open_desk,
+    snapshot,
+)
+
+
+def test_rollback_gives_back_the_slot_and_the_pages_once(desk: Desk) -> None:
+    """The same verb before the first step and after many."""
+    early, late = desk.reserve(9), desk.working(9)
+
+    desk.batch.rollback(early)
+    desk.batch.rollback(late)
+
+    assert desk.is_empty()
+    for claim in (early, late):
+        with pytest.raises(StaleHandle):
+            desk.batch.rollback(claim)
+    assert desk.is_empty()
+    assert desk.ledger.view.counters.rollbacks == 2
+
+
+@pytest.mark.parametrize("port", ["batch", "session", "cache"])
+def test_whoever_can_receive_a_claim_can_give_it_back(desk: Desk, port: str) -> None:
+    """Its type makes that safe: there is nothing else that it could free."""
+    claim = desk.reserve(9)
+    if port == "batch":
+        desk.batch.rollback(claim)
+    elif port == "session":
+        desk.session.rollback(desk.hand(claim, SESSION))
+    else:
+        desk.cache.rollback(desk.hand(claim, CACHE))
+
+    assert desk.is_empty()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_rollback_of_a_later_turn_leaves_its_session_as_it_was(desk: Desk, steps: int) -> None:
+    """The seed's bug can't be written: a turn starts from a copy."""
+    state = desk.committed(6)
+    before = desk.ledger.view.describe(state)
+    claim = desk.reserve(20, desk.name())
+    for _ in range(steps):
+        desk.step([claim], 3)
+
+    desk.batch.rollback(claim)
+
+    assert desk.ledger.view.describe(state) == before
+    desk.check()
+    desk.session.close(state)
+    assert desk.is_empty()
+
+
+def test_commit_gives_the_claim_to_the_session(desk: Desk) -> None:
+    """The claim's number, slot and position stay; owner and generation are new."""
+    working = desk.hand(desk.working(6, covers=16))
+    claim = desk.ledger.view.describe(working)
+    assert desk.session.version == 0
+
+    state = desk.session.commit(working, replaces=None)
+
+    seen = desk.ledger.view.describe(state)
+    assert (seen.claim, seen.slot, seen.position) == (claim.claim, claim.slot, 6)
+    assert (seen.kind, seen.generation, seen.custodian) == (Kind.SESSION, 2, SESSION)
+    assert (seen.name, desk.session.version) == (BaseName(SESSION, 1), 1)
+    assert desk.ledger.view.resting() == (BaseName(SESSION, 1),)
+    desk.check()
+
+
+def test_commit_gives_back_the_pages_beyond_the_position(desk: Desk) -> None:
+    """A prompt's pages are reserved before it is known where the turn ends."""
+    working = desk.hand(desk.working(6, covers=30))
+    assert desk.ledger.view.free_pages == 8
+
+    state = desk.session.commit(working, replaces=None)
+
+    assert desk.ledger.view.free_pages == 14
+    assert desk.ledger.view.covered(state) == 8
+    desk.check()
+    desk.session.close(state)
+    assert desk.is_empty()
+
+
+def test_commit_ends_the_state_that_it_replaces(desk: Desk) -> None:
+    """In the same verb: between two verbs the session would hold both, or neither."""
+    first = desk.committed(6)
+    second = desk.committed(4, desk.name(), replaces=first)
+
+    with pytest.raises(StaleHandle, match="was given back by commit in the custody of session:a"):
+        desk.session.close(first)
+    assert desk.ledger.view.find_base(desk.name(1)) is None
+    assert desk.ledger.view.position(second) == 10
+    assert desk.ledger.view.audit().session == 1
+    assert desk.ledger.view.counters.closes == 1
+    desk.check()
+    desk.session.close(second)
+    assert desk.is_empty()
+
+
+def test_commit_that_replaces_nothing_keeps_a_checkpoint(desk: Desk) -> None:
+    """Both states rest, and share the pages of their common history."""
+    first = desk.committed(8)
+    second = desk.committed(8, desk.name())
+
+    assert desk.ledger.view.resting() == (desk.name(1), desk.name(2))
+    assert desk.ledger.view.free_pages == 12
+    desk.session.close(second)
+    assert desk.ledger.view.free_pages == 14
+    desk.session.close(first)
+    assert desk.is_empty()
+
+
+def test_commit_on_another_base_is_told_and_changes_nothing(desk: Desk) -> None:
+    """Compare and swap: a commit that comes too late is rolled back by its caller."""
+    first = desk.committed(3)
+    late = desk.hand(desk.working(2, desk.name()))
+    second = desk.committed(4, desk.name(), replaces=first)
+    before = snapshot(desk.ledger)
+    violations = desk.ledger.view.counters.violations
+
+    with pytest.raises(BaseChanged, match=r"slot 1 .* did not start from slot 2 .*version=2"):
+        desk.session.commit(late, replaces=second)
+    assert snapshot(desk.ledger) == before
+    assert desk.ledger.view.counters.violations == violations
+    with pytest.raises(StaleHandle):
+        desk.session.commit(late, replaces=first)
+    assert snapshot(desk.ledger) == before
+    desk.session.rollback(late)
+    desk.session.close(second)
+    assert desk.is_empty()
+
+
+def test_commit_from_nothing_replaces_nothing(desk: Desk) -> None:
+    """A claim that was computed again did not start from the old state."""
+    state = desk.committed(3)
+    again = desk.hand(desk.working(3))
+
+    with pytest.raises(BaseChanged):
+        desk.session.commit(again, replaces=state)
+    desk.session.commit(again, replaces=None)
+    desk.session.close(state)
+
+
+@pytest.mark.parametrize("verb", ["commit", "admit"])
+@pytest.mark.parametrize("content", list(Content))
+def test_only_a_landed_claim_is_kept(desk: Desk, verb: str, content: Content) -> None:
+    """Nobody may start from what no step has written, or what one has spoiled."""
+    desk.committed(3)
+    claim = desk.reserve(9, desk.name()) if content is Content.COPY else desk.reserve(9)
+    if content is Content.VALID:
+        desk.step([claim], 0)
+    elif content is Content.UNDEFINED:
+        desk.fail(claim)
+    desk.hand(claim, SESSION if verb == "commit" else CACHE)
+    before = snapshot(desk.ledger)
+
+    with pytest.raises(LedgerError) as refused:
+        _keep(desk, verb, claim)
+    expected = "has absorbed nothing" if content is Content.VALID else f"is {content.value}, not"
+    assert expected in str(refused.value)
+    assert snapshot(desk.ledger) == before
+
+
+def _keep(desk: Desk, verb: str, claim: BatchOwned) -> None:
+    if verb == "commit":
+        desk.session.commit(claim, replaces=None)
+    else:
+        desk.cache.admit(claim)
+
+
+def test_admit_and_evict_are_the_caches_commit_and_close(desk: Desk) -> None:
+    """No cache calls them yet; the ledger is ready."""
+    working = desk.hand(desk.working(6, covers=16), CACHE)
+    cached = desk.cache.admit(working)
+
+    seen = desk.ledger.view.describe(cached)
+    assert (seen.kind, seen.generation, seen.name) == (Kind.CACHE, 2, BaseName(CACHE, 1))
+    assert desk.ledger.view.resting() == ()
+    assert desk.ledger.view.find_base(BaseName(CACHE, 1)) is not None
+    assert desk.ledger.view.free_pages == 14
+    desk.check()
+    with pytest.raises(StaleHandle):
+        desk.cache.rollback(working)
+    desk.cache.evict(cached)
+    assert desk.is_empty()
+    with pytest.raises(StaleHandle):
+        desk.cache.evict(cached)
+
+
+def test_a_closed_base_drains_until_its_copy_has_landed(desk: Desk) -> None:
+    """It has no owner and no name, and the copy under way still reads it."""
+    state = desk.committed(6)
+    claim = desk.reserve(9, desk.name())
+
+    desk.session.close(state)
+
+    view = desk.ledger.view
+    assert (view.draining_slots, view.free_slots, view.find_base(desk.name(1))) == (1, 2, None)
+    assert view.held_by(SESSION) == ()
+    assert view.audit().draining == 1
+    desk.check()
+    with pytest.raises(StaleHandle, match="was given back by close"):
+        desk.session.close(state)
+    desk.step([claim], 1)
+    assert (view.draining_slots, view.free_slots) == (0, 3)
+    desk.check()
+    desk.batch.rollback(claim)
+    assert desk.is_empty()
+
+
+def test_a_draining_base_is_free_at_the_last_of_several_unpins(desk: Desk) -> None:
+    """By rollback or by landing, in any order."""
+    state = desk.committed(6)
+    first, second = desk.reserve(9, desk.name()), desk.reserve(9, desk.name())
+    desk.session.close(state)
+
+    desk.batch.rollback(first)
+    assert desk.ledger.view.draining_slots == 1
+    desk.fail(second)
+    assert desk.ledger.view.draining_slots == 0
+    desk.batch.rollback(second)
+    assert desk.is_empty()
+
+
+def test_a_replaced_base_drains_as_well(desk: Desk) -> None:
+    """Another turn (a fork) still copies out of it when its own session commits the next state."""
+    first = desk.committed(6)
+    fork = desk.reserve(9, desk.name())
+    second = desk.committed(1, desk.name(), replaces=first)
+
+    assert desk.ledger.view.draining_slots == 1
+    desk.batch.rollback(fork)
+    assert desk.ledger.view.draining_slots == 0
+    desk.session.close(second)
+    assert desk.is_empty()
+
+
+def test_an_evicted_state_drains_as_well(desk: Desk) -> None:
+    """DF-10: a copy's source can't be used again between the draw and the copy."""
+    cached = desk.cache.admit(desk.hand(desk.working(6), CACHE))
+    claim = desk.reserve(9, BaseName(CACHE, 1))
+    desk.cache.evict(cached)
+
+    assert desk.ledger.view.draining_slots == 1
+    others = [desk.reserve(0) for _ in range(2)]
+    assert 0 not in {desk.ledger.view.slot_of(other) for other in others}
+    desk.step([claim], 1)
+    assert desk.ledger.view.draining_slots == 0
+
+
+def test_a_pinned_working_claim_drains_when_it_is_rolled_back(desk: Desk) -> None:
+    """No verb fails because of a pin; publishing and parking will pin working claims."""
+    claim = desk.working(6)
+    record, _ = record_of(claim)
+    assert record is not None
+    record.pins += 1
+
+    desk.batch.rollback(claim)
+
+    assert record.kind is Kind.DRAINING
+    assert desk.ledger.view.draining_slots == 1
+
+
+def test_without_slots_no_slot_drains() -> None:
+    """The column counts claims; the view counts slots."""
+    desk = open_desk(slots=0)
+    state = desk.committed(6)
+    claim = desk.reserve(9, desk.name())
+    desk.session.close(state)
+
+    assert (desk.ledger.view.draining_slots, desk.ledger.view.audit().draining) == (0, 1)
+    desk.batch.rollback(claim)
+    assert desk.is_empty()
+
+
+def test_shared_runs_are_free_when_nobody_names_them(desk: Desk) -> None:
+    """Three states of one history, ended in every order that matters."""
+    first = desk.committed(8)
+    second = desk.committed(8, desk.name(1))
+    third = desk.committed(4, desk.name(2))
+    assert desk.ledger.view.free_pages == 11
+
+    desk.session.close(second)
+    assert desk.ledger.view.free_pages == 11
+    desk.session.close(third)
+    assert desk.ledger.view.free_pages == 14
+    desk.session.close(first)
+    assert desk.is_empty()
+
+
+def test_versions_count_the_commits_of_one_holder(desk: Desk) -> None:
+    """Names of different holders never meet, and a name is never given twice."""
+    other = desk.ledger.session_port(OTHER)
+    desk.session.close(desk.committed(3))
+    theirs = other.commit(desk.hand(desk.working(2), OTHER), replaces=None)
+    mine = desk.committed(3)
+
+    assert (desk.session.version, other.version) == (2, 1)
+    assert desk.ledger.session_port(SESSION).version == 2
+    assert desk.ledger.view.resting() == (BaseName(OTHER, 1), BaseName(SESSION, 2))
+    other.close(theirs)
+    desk.session.close(mine)
+
+
+def test_a_name_outlives_the_port_that_gave_it(desk: Desk) -> None:
+    """Versions go on while a state that bears one is there, and are forgotten after it."""
+    port = desk.ledger.session_port(OTHER)
+    state = port.commit(desk.hand(desk.working(2), OTHER), replaces=None)
+    del port
+    assert desk.ledger.session_port(OTHER).version == 1
+
+    desk.ledger.session_port(OTHER).close(state)
+    assert desk.ledger.session_port(OTHER).version == 0
+
+
+def test_reclaim_ends_all_that_the_dead_held_by_type(desk: Desk) -> None:
+    """Counted: in a run without faults a count above zero is a leak."""
+    state = desk.committed(6)
+    working = desk.hand(desk.working(2, desk.name()))
+    pinning = desk.hand(desk.reserve(9, desk.name()))
+    stranger = desk.reserve(3)
+
+    assert desk.ledger.reclaim(SESSION) == Reclaimed(batch=2, session=1, cache=0)
+    assert desk.ledger.view.counters.reclaimed == 3
+    assert desk.ledger.view.held_by(SESSION) == ()
+    for claim in (working, pinning):
+        with pytest.raises(StaleHandle, match="was given back by reclaim"):
+            desk.session.rollback(claim)
+    with pytest.raises(StaleHandle):
+        desk.session.close(state)
+    desk.batch.rollback(stranger)
+    assert desk.is_empty()
+    assert desk.ledger.reclaim(SESSION) == Reclaimed(0, 0, 0)
+
+
+def test_reclaim_of_a_pinned_base_lets_it_drain(desk: Desk) -> None:
+    """A session dies while the first step of a turn copies out of its state."""
+    desk.committed(6)
+    claim = desk.reserve(9, desk.name())
+
+    assert desk.ledger.reclaim(SESSION).session == 1
+    assert desk.ledger.view.draining_slots == 1
+    desk.batch.rollback(claim)
+    assert desk.is_empty()
+
+
+def test_reclaim_never_touches_a_lease(desk: Desk) -> None:
+    """Only its completion, or the proven end of the device's thread, ends it."""
+    lease = desk.batch.launch([desk.reserve(3)], step=1)
+
+    assert desk.ledger.reclaim(SCHEDULER) == Reclaimed(0, 0, 0)
+    with pytest.raises(LedgerError, match="comes back by land alone"):
+        desk.ledger.reclaim(DEVICE)
+    (claim,) = desk.batch.land(lease, Absorbed((1,)))
+    desk.batch.rollback(claim)
+    assert desk.is_empty()
+
+
+def test_a_slot_given_back_is_used_next(desk: Desk) -> None:
+    """It is warm in the cache, and a stale user shows soonest."""
+    first, second = desk.reserve(3), desk.reserve(3)
+    desk.batch.rollback(first)
+
+    assert desk.ledger.view.slot_of(desk.reserve(3)) == 0
+    desk.batch.land(desk.batch.launch([second], step=1), StepFailed("it broke"))

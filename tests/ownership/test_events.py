@@ -1,0 +1,382 @@
+"""Events: each change of owner, with all that an audit of the log alone needs."""
+
+from ownership import Absorbed, BaseName, Need, StepFailed
+from tests.ownership.support import CACHE, OTHER, SCHEDULER, SESSION, Desk, Recorder, open_desk
+
+
+def test_a_ledger_opens_its_log_with_its_capacity(recorder: Recorder) -> None:
+    """An audit starts from everything free."""
+    open_desk(observer=recorder)
+
+    assert recorder.events == [
+        ("ledger.opened", {"slots": 4, "pages": 16, "page_size": 4, "seq": 0})
+    ]
+
+
+def test_reserve_tells_what_was_taken_shared_and_pinned(watched: Desk, recorder: Recorder) -> None:
+    """From nothing, and from a base."""
+    watched.committed(6)
+    recorder.events.clear()
+    first = watched.reserve(5, turn="turn-1")
+    second = watched.reserve(9, watched.name(), turn="turn-2")
+
+    assert recorder.events == [
+        (
+            "claim.reserved",
+            {
+                "claim": 1,
+                "slot": 1,
+                "generation": 1,
+                "pages": [2, 3],
+                "run": None,
+                "base": None,
+                "base_name": None,
+                "position": 0,
+                "owner": "batch",
+                "to": "scheduler",
+                "turn": "turn-1",
+                "seq": 5,
+            },
+        ),
+        (
+            "claim.reserved",
+            {
+                "claim": 2,
+                "slot": 2,
+                "generation": 1,
+                "pages": [4, 5],
+                "run": 0,
+                "base": 0,
+                "base_name": "session:a@1",
+                "position": 6,
+                "owner": "batch",
+                "to": "scheduler",
+                "turn": "turn-2",
+                "seq": 6,
+            },
+        ),
+    ]
+    watched.batch.rollback(first)
+    watched.batch.rollback(second)
+
+
+def test_grow_tells_the_new_pages(watched: Desk, recorder: Recorder) -> None:
+    """And nothing when there are none."""
+    claim = watched.reserve(3, turn="turn-1")
+    recorder.events.clear()
+    watched.batch.grow(claim, Need(4))
+    watched.batch.grow(claim, Need(9))
+
+    assert recorder.only("claim.grown") == {
+        "claim": 0,
+        "slot": 0,
+        "generation": 1,
+        "pages": [1, 2],
+        "owner": "batch",
+        "to": "scheduler",
+        "turn": "turn-1",
+        "seq": 2,
+    }
+    assert len(recorder.events) == 1
+
+
+def test_launch_and_landing_are_one_event_each(watched: Desk, recorder: Recorder) -> None:
+    """With the lease's claims, what each row filled, and the bases that were unpinned."""
+    watched.committed(6)
+    claims = [watched.reserve(14, watched.name()), watched.reserve(3)]
+    recorder.events.clear()
+    lease = watched.batch.launch(claims, step=7)
+    watched.batch.land(lease, Absorbed((7, 2)))
+
+    assert recorder.events == [
+        (
+            "lease.launched",
+            {
+                "lease": 1,
+                "step": 7,
+                "claims": [1, 2],
+                "slots": [1, 2],
+                "from": "scheduler",
+                "seq": 7,
+            },
+        ),
+        (
+            "lease.landed",
+            {
+                "lease": 1,
+                "step": 7,
+                "outcome": "ok",
+                "rows": [
+                    {"claim": 1, "position": 13, "frozen": [2, 3], "run": 1, "parent": 0},
+                    {"claim": 2, "position": 2, "frozen": [], "run": None, "parent": None},
+                ],
+                "unpinned": [0],
+                "to": "scheduler",
+                "seq": 8,
+            },
+        ),
+    ]
+
+
+def test_a_first_run_has_no_parent(watched: Desk, recorder: Recorder) -> None:
+    """The chain begins there."""
+    claim = watched.working(4)
+
+    (row,) = [fields["rows"] for name, fields in recorder.events if name == "lease.landed"]
+    assert row == [{"claim": 0, "position": 4, "frozen": [0], "run": 0, "parent": None}]
+    watched.batch.rollback(claim)
+
+
+def test_a_failed_landing_says_so(watched: Desk, recorder: Recorder) -> None:
+    """Positions stay, and the drained base is free after it."""
+    state = watched.committed(6)
+    claim = watched.reserve(9, watched.name())
+    lease = watched.batch.launch([claim], step=7)
+    watched.ledger.quarantine(lease)
+    watched.session.close(state)
+    recorder.events.clear()
+    watched.batch.land(lease, StepFailed("it broke"))
+
+    assert recorder.names == ["lease.landed", "claim.drain_ended"]
+    landed = recorder.only("lease.landed")
+    assert landed["outcome"] == "failed"
+    assert landed["rows"] == [
+        {"claim": 1, "position": 6, "frozen": [], "run": None, "parent": None}
+    ]
+    assert recorder.only("claim.drain_ended") == {
+        "claim": 0,
+        "returned_slot": 0,
+        "returned_pages": [1],
+        "dropped_runs": [],
+        "seq": 10,
+    }
+    watched.batch.rollback(claim)
+
+
+def test_quarantine_is_told_once(watched: Desk, recorder: Recorder) -> None:
+    """Its claims are out of reach from there on."""
+    lease = watched.batch.launch([watched.reserve(3)], step=7)
+    watched.ledger.quarantine(lease)
+    watched.ledger.quarantine(lease)
+
+    assert recorder.only("lease.quarantined") == {"lease": 0, "step": 7, "claims": [0], "seq": 3}
+    watched.batch.land(lease, StepFailed("it broke"))
+
+
+def test_rollback_tells_all_that_is_free_again(watched: Desk, recorder: Recorder) -> None:
+    """Slot, own pages, the pages of runs that ended with it, and the base that it unpinned."""
+    first = watched.working(9, covers=12)
+    state = watched.committed(2)
+    second = watched.reserve(3, watched.name(), turn="turn-2")
+    recorder.events.clear()
+    watched.batch.rollback(first)
+    watched.batch.rollback(second)
+
+    assert recorder.events == [
+        (
+            "claim.rolled_back",
+            {
+                "claim": 0,
+                "slot": 0,
+                "generation": 1,
+                "owner": "batch",
+                "from": "scheduler",
+                "turn": "turn",
+                "position": 9,
+                "returned_slot": 0,
+                "returned_pages": [2, 0, 1],
+                "dropped_runs": [0],
+                "unpinned": None,
+                "seq": 9,
+            },
+        ),
+        (
+            "claim.rolled_back",
+            {
+                "claim": 2,
+                "slot": 2,
+                "generation": 1,
+                "owner": "batch",
+                "from": "scheduler",
+                "turn": "turn-2",
+                "position": 2,
+                "returned_slot": 2,
+                "returned_pages": [4],
+                "dropped_runs": [],
+                "unpinned": 1,
+                "seq": 10,
+            },
+        ),
+    ]
+    watched.session.close(state)
+
+
+def test_commit_is_followed_by_the_end_of_what_it_replaced(
+    watched: Desk, recorder: Recorder
+) -> None:
+    """Two events of one verb, in this order."""
+    first = watched.committed(6)
+    working = watched.hand(watched.working(3, watched.name(), covers=14))
+    recorder.events.clear()
+    second = watched.session.commit(working, replaces=first)
+
+    assert recorder.events == [
+        (
+            "claim.committed",
+            {
+                "claim": 1,
+                "slot": 1,
+                "generation": 2,
+                "owner": "session",
+                "from": "session:a",
+                "to": "session:a",
+                "version": 2,
+                "position": 9,
+                "returned_pages": [4],
+                "replaces": 0,
+                "turn": "turn",
+                "seq": 8,
+            },
+        ),
+        (
+            "claim.closed",
+            {
+                "claim": 0,
+                "slot": 0,
+                "generation": 2,
+                "owner": "session",
+                "from": "session:a",
+                "turn": "turn",
+                "position": 6,
+                "returned_slot": 0,
+                "returned_pages": [1],
+                "dropped_runs": [],
+                "unpinned": None,
+                "seq": 9,
+            },
+        ),
+    ]
+    watched.session.close(second)
+
+
+def test_a_replaced_base_that_is_pinned_is_told_as_drained(
+    watched: Desk, recorder: Recorder
+) -> None:
+    """It is not free yet."""
+    first = watched.committed(6)
+    working = watched.hand(watched.working(3, watched.name()))
+    fork = watched.reserve(9, watched.name())
+    recorder.events.clear()
+    second = watched.session.commit(working, replaces=first)
+    watched.batch.rollback(fork)
+
+    assert recorder.names == [
+        "claim.committed",
+        "claim.drained",
+        "claim.rolled_back",
+        "claim.drain_ended",
+    ]
+    assert recorder.only("claim.drained") == {
+        "claim": 0,
+        "slot": 0,
+        "generation": 2,
+        "owner": "session",
+        "pins": 1,
+        "seq": 10,
+    }
+    assert recorder.only("claim.rolled_back")["unpinned"] == 0
+    watched.session.close(second)
+
+
+def test_the_caches_events_are_like_the_sessions(watched: Desk, recorder: Recorder) -> None:
+    """Admitted, then evicted."""
+    working = watched.hand(watched.working(5), CACHE)
+    recorder.events.clear()
+    watched.cache.evict(watched.cache.admit(working))
+
+    assert recorder.names == ["claim.admitted", "claim.evicted"]
+    assert recorder.only("claim.admitted") == {
+        "claim": 0,
+        "slot": 0,
+        "generation": 2,
+        "owner": "cache",
+        "from": "cache",
+        "to": "cache",
+        "version": 1,
+        "position": 5,
+        "returned_pages": [],
+        "replaces": None,
+        "turn": "turn",
+        "seq": 4,
+    }
+    evicted = recorder.only("claim.evicted")
+    assert (evicted["owner"], evicted["from"], evicted["dropped_runs"]) == ("cache", CACHE, [0])
+    assert evicted["returned_pages"] == [1, 0]
+
+
+def test_reclaim_tells_each_claim_by_its_owner(watched: Desk, recorder: Recorder) -> None:
+    """Working claims first: their pins go before the base that they pin."""
+    state = watched.committed(2)
+    claim = watched.hand(watched.reserve(4, watched.name()))
+    recorder.events.clear()
+    watched.ledger.reclaim(SESSION)
+
+    assert recorder.names == ["claim.reclaimed", "claim.reclaimed"]
+    one, two = (fields for _, fields in recorder.events)
+    assert (one["claim"], one["owner"], one["from"], one["unpinned"]) == (1, "batch", SESSION, 0)
+    assert (two["claim"], two["owner"], two["returned_slot"]) == (0, "session", 0)
+    assert state is not claim
+
+
+def test_the_audit_is_told_with_its_columns(watched: Desk, recorder: Recorder) -> None:
+    """A log says at which points the ledger itself found all in order."""
+    claim = watched.reserve(5)
+    watched.ledger.audit()
+
+    assert recorder.only("ledger.audited") == {
+        "free_slots": 3,
+        "free_pages": 14,
+        "batch": 1,
+        "session": 0,
+        "cache": 0,
+        "draining": 0,
+        "quarantined_slots": 0,
+        "quarantined_pages": 0,
+        "conserved": True,
+        "seq": 2,
+    }
+    watched.batch.rollback(claim)
+
+
+def test_a_claim_without_a_slot_is_told_with_none(recorder: Recorder) -> None:
+    """JSON's null."""
+    desk = open_desk(slots=0, observer=recorder)
+    lease = desk.batch.launch([desk.reserve(3)], step=1)
+    (claim,) = desk.batch.land(lease, Absorbed((3,)))
+    desk.batch.rollback(claim)
+
+    assert recorder.only("claim.reserved")["slot"] is None
+    assert recorder.only("lease.launched")["slots"] == [None]
+    assert recorder.only("claim.rolled_back")["returned_slot"] is None
+
+
+def test_a_base_of_another_holder_is_told_by_its_name(watched: Desk, recorder: Recorder) -> None:
+    """A fork's child names its parent's state."""
+    port = watched.ledger.session_port(OTHER)
+    state = port.commit(watched.hand(watched.working(2), OTHER), replaces=None)
+    recorder.events.clear()
+    claim = watched.reserve(3, BaseName(OTHER, 1))
+
+    assert recorder.only("claim.reserved")["base_name"] == "session:b@1"
+    watched.batch.rollback(claim)
+    port.close(state)
+
+
+def test_a_refused_verb_tells_nothing(watched: Desk, recorder: Recorder) -> None:
+    """No change of owner, no event, and no gap in the numbers."""
+    recorder.events.clear()
+    watched.batch.reserve(Need(1000), watched.name(5), turn="t")
+    watched.batch.rollback(watched.reserve(3))
+
+    assert [fields["seq"] for _, fields in recorder.events] == [1, 2]
+    assert {str(fields.get("to", SCHEDULER)) for _, fields in recorder.events} == {"scheduler"}
