@@ -321,8 +321,7 @@ class Scheduler(Actor[SchedulerMessage]):
             again = min(position, turn.absorbed_before) - start
             turn.output.recomputed_tokens += again
             self._counters.recomputed_tokens += again
-        if position > turn.absorbed_before:
-            turn.absorbed_before = position
+        turn.absorbed_before = max(turn.absorbed_before, position)
 
     def _take_token(self, turn: OpenTurn, token: int) -> bool:
         """Append a drawn token; True when it ended the turn."""

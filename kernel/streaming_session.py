@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self, Unpack
 
 from kernel.actor import Address
+from kernel.desk import Desk, RequestOptions
 from kernel.errors import SessionClosed
 from kernel.ids import SessionId
 from kernel.inspection import session_info
@@ -15,9 +16,6 @@ from kernel.reply import Reply
 from kernel.request import CALLER, RunningTurn
 from kernel.session import SessionActor
 from kernel.turn import TurnRequest
-
-if TYPE_CHECKING:
-    from kernel.engine import Engine
 
 __all__ = ["Session"]
 
@@ -31,7 +29,7 @@ class Session:
 
     def __init__(
         self,
-        engine: "Engine",
+        desk: Desk,
         session_id: SessionId,
         *,
         closes: bool,
@@ -39,7 +37,7 @@ class Session:
         idle_timeout_s: float | None,
         detached: bool,
     ) -> None:
-        self._engine = engine
+        self._desk = desk
         self._id = session_id
         self._closes = closes
         self._opens = opens
@@ -59,7 +57,7 @@ class Session:
             SessionExists: the id is taken.
             EngineClosed: the engine takes no more work.
         """
-        core = self._engine.check_context()
+        core = self._desk.check_context()
         if self._opens:
             self._actor = core.open_session(
                 self._id, is_one_shot=False, idle_timeout_s=self._idle_timeout_s
@@ -90,9 +88,7 @@ class Session:
             SessionBusy: a turn runs, and ``wait`` was not asked for.
             ValidationError: the prompt is empty or can never fit.
         """
-        request = self._engine.make_request(
-            "append", prompt, SamplingParams(), wait=wait, timeout_s=timeout_s
-        )
+        request = self._desk.make_request("append", prompt, wait=wait, timeout_s=timeout_s)
         async with self._running(request, "rollback") as turn:
             return await turn.wait()
 
@@ -103,12 +99,7 @@ class Session:
         *,
         wait: bool = False,
         on_exit: Literal["rollback", "keep"] = "rollback",
-        request_id: str | None = None,
-        priority: int = 0,
-        tenant: str = "",
-        queue_timeout_s: float | None = None,
-        timeout_s: float | None = None,
-        stall_timeout_s: float | None = None,
+        **options: Unpack[RequestOptions],
     ) -> RunningTurn:
         """One turn: absorb the prompt, then generate; an async context manager.
 
@@ -117,25 +108,9 @@ class Session:
             params: sampling; the defaults of :class:`SamplingParams`.
             wait: queue behind a running turn instead of raising ``SessionBusy``.
             on_exit: what leaving early does: ``"rollback"`` or ``"keep"`` what was received.
-            request_id: names the turn; a fresh one by default.
-            priority: lower is more urgent (policy ``"priority"``).
-            tenant: whose share it takes (policy ``"fair"``).
-            queue_timeout_s: seconds until admission.
-            timeout_s: seconds until the end; also the deadline of policy ``"deadline"``.
-            stall_timeout_s: seconds that output may lie unread.
+            options: see :class:`RequestOptions`.
         """
-        request = self._engine.make_request(
-            "generate",
-            prompt,
-            params or SamplingParams(),
-            request_id=request_id,
-            wait=wait,
-            priority=priority,
-            tenant=tenant,
-            queue_timeout_s=queue_timeout_s,
-            timeout_s=timeout_s,
-            stall_timeout_s=stall_timeout_s,
-        )
+        request = self._desk.make_request("generate", prompt, params, wait=wait, **options)
         return self._running(request, on_exit)
 
     async def interrupt(self, keep: int | None = None) -> int:
@@ -160,17 +135,17 @@ class Session:
     @property
     def info(self) -> SessionInfo:
         """The session at this moment."""
-        return session_info(self._engine.check_context(), self._alive())
+        return session_info(self._desk.check_context(), self._alive())
 
     async def close(self) -> None:
         """Close now, whatever runs; idempotent. What the session held is free on return."""
-        self._engine.check_context()
+        self._desk.check_context()
         if not self._post(CloseSession()):
-            await self._engine.settle()
+            await self._desk.settle()
 
     def _alive(self) -> SessionActor:
         if self._actor is None:
-            self._actor = self._engine.check_context().session(self._id)
+            self._actor = self._desk.check_context().session(self._id)
         return self._actor
 
     def _post(self, message: SessionMessage) -> bool:
@@ -184,11 +159,11 @@ class Session:
             actor = self._alive()
             if actor.is_closed:
                 raise SessionClosed(session_id=self._id)
-            self._engine.enter_door(request, Address(actor.name))
+            self._desk.enter(request, Address(actor.name))
             return Address(actor.name)
 
         return RunningTurn(
-            self._engine.core,
+            self._desk.core,
             request,
             submit,
             session_id=self._id,

@@ -1,9 +1,6 @@
 """What can be wrong with a model directory: one type each, so that a caller can tell them apart."""
 
-try:
-    from kernel.errors import ModelError
-except ImportError:
-    class ModelError(Exception): pass
+from kernel.errors import ModelError
 
 __all__ = [
     "ConfigError",

@@ -33,7 +33,11 @@ async def test_ctrl_c_interrupts_the_answer_and_what_was_shown_stays(
 ) -> None:
     """The session keeps the tokens that the person has read, and takes the next turn."""
     lines = iter(["tell me everything", "/quit"])
-    monkeypatch.setattr("builtins.input", lambda _prompt: next(lines))
+
+    def typed(_prompt: str) -> str:
+        return next(lines)
+
+    monkeypatch.setattr("builtins.input", typed)
     device = FakeDevice(delay=0.005)
     opened = OpenedDevice(device=device, tokenizer=device.tokenizer)
     params = SamplingParams(max_tokens=2000, ignore_eos=True)
@@ -41,8 +45,10 @@ async def test_ctrl_c_interrupts_the_answer_and_what_was_shown_stays(
     async with Engine.open(config, device=opened) as engine, engine.session() as session:
 
         async def press_ctrl_c() -> None:
-            while session.info.state != "running":
+            for _ in range(1000):
                 await anyio.sleep(0.005)
+                if session.info.state == "running":
+                    break
             await anyio.sleep(0.05)
             os.kill(os.getpid(), signal.SIGINT)
 

@@ -95,7 +95,8 @@ class LineView(SilentView):
 
     def show(self, moment: Moment, /) -> None:
         """Write a line."""
-        self._write(f"{moment.elapsed_s:5.1f} s  {_figures(moment)}  slots {_owners(moment)}")
+        figures = "  ".join(_figures(moment))
+        self._write(f"{moment.elapsed_s:5.1f} s  {figures}  slots {_owners(moment)}")
 
 
 class LiveView:
@@ -131,7 +132,7 @@ class LiveView:
 def picture(moment: Moment, *, width: int) -> RenderableType:
     """The whole display."""
     return Group(
-        Panel(Text(_figures(moment)), title=f"tenure demo  {moment.elapsed_s:.1f} s"),
+        Panel(Text("\n".join(_figures(moment))), title=f"tenure demo  {moment.elapsed_s:.1f} s"),
         Panel(_slots(moment.board, width), title=f"who owns which slot  ({_owners(moment)})"),
         Panel(_texts(moment.tally, width), title="what they were told"),
     )
@@ -158,14 +159,15 @@ def _texts(tally: Tally, width: int) -> Text:
     return Text("\n".join(lines) or "...")
 
 
-def _figures(moment: Moment) -> str:
+def _figures(moment: Moment) -> tuple[str, str]:
+    """What goes on, and what had to be done for it."""
     tally, stats = moment.tally, moment.stats
-    first, later = median_ms(tally.ttft_first_s), median_ms(tally.ttft_later_s)
+    first, later = _ms(median_ms(tally.ttft_first_s)), _ms(median_ms(tally.ttft_later_s))
+    running, waiting = stats.num_requests_running, stats.num_requests_waiting
     return (
-        f"{tally.tokens} tokens  {moment.tokens_per_s:.0f}/s  "
-        f"{stats.num_requests_running} run, {stats.num_requests_waiting} wait  "
-        f"first token {_ms(first)} / {_ms(later)} later  "
-        f"{stats.rollbacks} rollbacks  {stats.preemptions} preempted  {stats.forced_parks} parked"
+        f"{tally.tokens} tokens  {moment.tokens_per_s:.0f}/s  {running} run, {waiting} wait",
+        f"first token {first} / {later} later  {stats.rollbacks} rollbacks  "
+        f"{stats.preemptions} preempted  {stats.forced_parks} parked",
     )
 
 

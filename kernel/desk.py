@@ -1,0 +1,216 @@
+"""The desk behind the door: checks a request, makes it out, counts it, and knows it by its id."""
+
+import os
+import threading
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal, TypedDict, Unpack
+
+import anyio
+import anyio.lowlevel
+import structlog
+
+from kernel.actor import Address
+from kernel.core import Core
+from kernel.detokenizer import IncrementalDetokenizer
+from kernel.errors import RequestExists, ValidationError, WrongContext
+from kernel.ids import SessionId, TurnId, session_custodian
+from kernel.messages import SessionMessage
+from kernel.output_buffer import TurnOutput
+from kernel.params import SamplingParams
+from kernel.reply import Reply
+from kernel.sampling_key import request_seed
+from kernel.shell import Shell
+from kernel.step import Tokenizer
+from kernel.turn import TurnRequest
+
+__all__ = ["Desk", "RequestOptions"]
+
+
+class RequestOptions(TypedDict, total=False):
+    """What may be said of a request beside its prompt and its sampling."""
+
+    request_id: str | None
+    """Names it in events, errors and ``abort``; a fresh one by default."""
+    priority: int
+    """Lower is more urgent (policy ``"priority"``)."""
+    tenant: str
+    """Whose share it takes (policy ``"fair"``)."""
+    queue_timeout_s: float | None
+    """Seconds until admission."""
+    timeout_s: float | None
+    """Seconds until the end; also the deadline of policy ``"deadline"``."""
+    stall_timeout_s: float | None
+    """Seconds that output may lie unread."""
+
+
+class Desk:
+    """Makes requests out for one engine; every call is synchronous."""
+
+    def __init__(self, core: Core, shell: Shell, tokenizer: Tokenizer | None) -> None:
+        self.core = core
+        self._shell = shell
+        self._tokenizer = tokenizer
+        self._requests: dict[TurnId, Address[SessionMessage]] = {}
+        self._thread = threading.get_ident()
+        self._process = os.getpid()
+        self._loop = _loop_id()
+
+    def check_context(self) -> Core:
+        """The core, if this call comes from where the engine lives.
+
+        Raises:
+            WrongContext: another process, thread or event loop.
+        """
+        if os.getpid() != self._process:
+            raise WrongContext(where="process")
+        if threading.get_ident() != self._thread:
+            raise WrongContext(where="thread")
+        if _loop_id() != self._loop:
+            raise WrongContext(where="event loop")
+        return self.core
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer.
+
+        Raises:
+            ValidationError: the device came without one.
+        """
+        if self._tokenizer is None:
+            raise ValidationError(
+                parameter="device",
+                value="a bare device",
+                why="it has no tokenizer; give token ids, or pass an OpenedDevice",
+            )
+        return self._tokenizer
+
+    def make_request(
+        self,
+        kind: Literal["generate", "append"],
+        prompt: str | Sequence[int],
+        params: SamplingParams | None = None,
+        *,
+        wait: bool = False,
+        **options: Unpack[RequestOptions],
+    ) -> TurnRequest:
+        """Check a request and give it its output; nothing is submitted yet.
+
+        Raises:
+            ValidationError: a parameter or the prompt can't be served.
+        """
+        core = self.check_context()
+        params = params or SamplingParams()
+        timeouts = {name: options.get(name) for name in _TIMEOUTS}
+        for name, value in timeouts.items():
+            _check_seconds(name, value)
+        turn = TurnId(options.get("request_id") or core.environment.new_id("req"))
+        output = TurnOutput(
+            self._detokenizer(params),
+            decode_early=bool(params.stop),
+            clock=core.environment.clock,
+            on_end=partial(self.forget, turn),
+            watch_reader=options.get("stall_timeout_s") is not None,
+        )
+        return TurnRequest(
+            id=turn,
+            kind=kind,
+            tokens=self._token_ids(prompt),
+            params=params,
+            output=output,
+            accepted=Reply(),
+            wait=wait,
+            priority=options.get("priority", 0),
+            tenant=options.get("tenant", ""),
+            queue_timeout_s=options.get("queue_timeout_s"),
+            timeout_s=options.get("timeout_s"),
+            stall_timeout_s=options.get("stall_timeout_s"),
+            seed=request_seed(core.config.seed, turn),
+            context=dict(structlog.contextvars.get_contextvars()),
+        )
+
+    def enter(self, request: TurnRequest, session: Address[SessionMessage]) -> None:
+        """Count a request, or refuse it at once.
+
+        Raises:
+            RequestExists: the id is in use.
+            QueueFull: a bound is reached.
+            EngineClosed: the engine takes no more work.
+        """
+        core = self.check_context()
+        core.door.check_open()
+        if request.id in self._requests:
+            raise RequestExists(request_id=request.id)
+        core.door.enter(request.id, len(request.tokens))
+        self._requests[request.id] = session
+        if core.probe.enabled:
+            core.probe.bind_turn(request.id, request.context)
+
+    def submit_one_shot(self, request: TurnRequest) -> Address[SessionMessage]:
+        """Open the session of a one-shot request; raises as :meth:`enter` does."""
+        session_id = SessionId(f"one-shot:{request.id}")
+        address = Address[SessionMessage](session_custodian(session_id))
+        self.enter(request, address)
+        try:
+            self.core.open_session(session_id, is_one_shot=True, idle_timeout_s=None)
+        except BaseException:
+            self.core.door.leave(request.id)
+            self.forget(request.id)
+            raise
+        return address
+
+    def address_of(self, turn: TurnId) -> Address[SessionMessage] | None:
+        """The session that runs an open request."""
+        return self._requests.get(turn)
+
+    def forget(self, turn: TurnId) -> None:
+        """A request has ended."""
+        self._requests.pop(turn, None)
+        self.core.probe.forget_turn(turn)
+
+    async def settle(self) -> None:
+        """Let posted messages be handled. Cancel-safe."""
+        await self._shell.until(lambda: self.core.dispatcher.is_quiet)
+
+    def _detokenizer(self, params: SamplingParams) -> IncrementalDetokenizer | None:
+        if not params.stop and (self._tokenizer is None or not params.detokenize):
+            return None
+        return IncrementalDetokenizer(
+            self.tokenizer,
+            stop=params.stop,
+            include_stop=params.include_stop_str_in_output,
+            min_tokens=params.min_tokens,
+        )
+
+    def _token_ids(self, prompt: str | Sequence[int]) -> Sequence[int]:
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt) if prompt else []
+        vocab = self.core.model.vocab_size
+        for token in prompt:
+            if not 0 <= token < vocab:
+                raise ValidationError(
+                    parameter="prompt",
+                    value=token,
+                    why=f"a token id of {self.core.model.name} is 0 to {vocab - 1}",
+                )
+        return list(prompt)
+
+
+_TIMEOUTS: tuple[Literal["queue_timeout_s", "timeout_s", "stall_timeout_s"], ...] = (
+    "queue_timeout_s",
+    "timeout_s",
+    "stall_timeout_s",
+)
+
+
+def _check_seconds(name: str, value: float | None) -> None:
+    if value is not None and not value > 0:
+        raise ValidationError(parameter=name, value=value, why="it must be above 0 seconds")
+
+
+def _loop_id() -> int:
+    """Which event loop runs here; 0 outside of any."""
+    try:
+        return id(anyio.lowlevel.current_token().native_token)
+    except anyio.NoEventLoopError:
+        return 0
