@@ -19,6 +19,7 @@ from kernel.errors import (
     TenureError,
     TooManySessions,
 )
+from kernel.flight import Counters
 from kernel.gpu_pool import GpuPool
 from kernel.ids import GPU_POOL, SCHEDULER, SessionId
 from kernel.messages import (
@@ -33,7 +34,7 @@ from kernel.messages import (
 from kernel.policies import make_policy
 from kernel.probe import Probe
 from kernel.quarantine import Quarantine
-from kernel.scheduler import Counters, Scheduler
+from kernel.scheduler import Scheduler
 from kernel.session import SessionActor, SessionCounters
 from kernel.step import Device, DeviceLimits, StepDone, StepReport, WorkerContext
 from kernel.supervision import Child, RestartIntensity

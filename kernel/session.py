@@ -73,7 +73,6 @@ class SessionCounters:
     finished: int = 0
     cancelled: int = 0
     failed: int = 0
-    rollbacks: int = 0
 
 
 @final
@@ -266,15 +265,13 @@ class SessionActor(Actor[SessionMessage]):
         self._extend_log(end.kept)
         if self.is_one_shot:
             self.state.roll_back(message.claim)
-            self._counters.rollbacks += 1
-        elif not self.state.take(message.claim, keep_checkpoint=active.request.kind == "generate"):
-            self._counters.rollbacks += 1
+        else:
+            self.state.take(message.claim, keep_checkpoint=active.request.kind == "generate")
         self._conclude(end)
 
     def _roll_back_late(self, claim: Consume[BatchOwned]) -> None:
         """Whatever arrives for a forgotten turn goes back."""
         self.state.roll_back(claim)
-        self._counters.rollbacks += 1
         self._tell_scheduler(Rested())
 
     def _ended_without_claim(self, message: TurnEnded) -> None:

@@ -63,7 +63,6 @@ class SessionState:
         self._checkpoint_version = 0
         self._changes = 0
         self.absorbed = 0
-        self.rollbacks = 0
 
     @property
     def position(self) -> int:
@@ -94,7 +93,6 @@ class SessionState:
         self.absorbed = min(max(self.absorbed, position), len(self.log))
         if not 0 < position <= len(self.log) - 1:
             self._port.rollback(claim)
-            self.rollbacks += 1
             return False
         self.drop_checkpoint()
         replaced, self.state = self.state, None
@@ -111,7 +109,6 @@ class SessionState:
     def roll_back(self, claim: Consume[BatchOwned]) -> None:
         """Give a claim back that nobody wants any more."""
         self._port.rollback(claim)
-        self.rollbacks += 1
 
     def cut(self, length: int) -> None:
         """Shorten the log; a state beyond it gives way to the checkpoint, or to nothing."""

@@ -13,7 +13,14 @@ from torch.nn import functional
 
 from adapters.torch_device.indices import ChunkLayout, SlotList
 
-__all__ = ["conv_decode", "conv_prefill", "ssm_decode", "ssm_prefill"]
+__all__ = [
+    "conv_decode",
+    "conv_prefill",
+    "ssm_decode",
+    "ssm_decode_gathered",
+    "ssm_decode_in_place",
+    "ssm_prefill",
+]
 
 
 def conv_decode(
@@ -67,11 +74,11 @@ def ssm_decode(
     decay = torch.exp(dt * a)[..., None, None]
     step = (x * dt[..., None])[..., None]
     if arena.device.type == "cpu":
-        return _ssm_decode_in_place(arena, slots.host, decay, step, b, c)
-    return _ssm_decode_gathered(arena, slots.index, decay, step, b, c)
+        return ssm_decode_in_place(arena, slots.host, decay, step, b, c)
+    return ssm_decode_gathered(arena, slots.index, decay, step, b, c)
 
 
-def _ssm_decode_in_place(
+def ssm_decode_in_place(
     arena: Tensor, slots: list[int], decay: Tensor, step: Tensor, b: Tensor, c: Tensor
 ) -> Tensor:
     """Row by row on views: on a CPU a third of the time of gathering and scattering."""
@@ -95,7 +102,7 @@ def _ssm_decode_in_place(
     return result.view(rows, heads, width)
 
 
-def _ssm_decode_gathered(
+def ssm_decode_gathered(
     arena: Tensor, slots: Tensor, decay: Tensor, step: Tensor, b: Tensor, c: Tensor
 ) -> Tensor:
     rows, heads, width, _ = step.shape

@@ -53,8 +53,8 @@ def weights_of(name: str) -> dict[str, Tensor]:
     weights = random_weights(CONFIGS[name], 7, torch.float64)
     generator = torch.Generator().manual_seed(8)
     for key, tensor in weights.items():
-        if key.endswith("norm.weight") or key.endswith(".D"):
-            tensor += torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
+        if key.endswith(("norm.weight", ".D")):
+            tensor.add_(torch.rand(tensor.shape, generator=generator, dtype=torch.float64))
     weights["embed.weight"] *= 50
     return weights
 
@@ -160,9 +160,7 @@ class Bench:
         """Rows as the kernel makes them for this model: no slot or no pages where it has none."""
         slots, pages = self.config.mamba_layers, self.config.attention_layers
         return [
-            attrs.evolve(
-                row, slot=row.slot if slots else NO_SLOT, pages=row.pages if pages else ()
-            )
+            attrs.evolve(row, slot=row.slot if slots else NO_SLOT, pages=row.pages if pages else ())
             for row in rows
         ]
 

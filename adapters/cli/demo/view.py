@@ -164,11 +164,12 @@ def _figures(moment: Moment) -> tuple[str, str]:
     tally, stats = moment.tally, moment.stats
     first, later = _ms(median_ms(tally.ttft_first_s)), _ms(median_ms(tally.ttft_later_s))
     running, waiting = stats.num_requests_running, stats.num_requests_waiting
-    return (
-        f"{tally.tokens} tokens  {moment.tokens_per_s:.0f}/s  {running} run, {waiting} wait",
+    flow = f"{tally.tokens} tokens  {moment.tokens_per_s:.0f}/s  {running} run, {waiting} wait"
+    price = (
         f"first token {first} / {later} later  {stats.rollbacks} rollbacks  "
-        f"{stats.preemptions} preempted  {stats.forced_parks} parked",
+        f"{stats.preemptions} preempted  {stats.forced_parks} parked"
     )
+    return flow, price
 
 
 def _owners(moment: Moment) -> str:

@@ -1,0 +1,38 @@
+"""The step that the device has, and what the scheduler counts. Values only."""
+
+import attrs
+
+from kernel.turn import OpenTurn
+from ownership import Lease
+
+__all__ = ["Counters", "Flight"]
+
+
+@attrs.define(eq=False)
+class Counters:
+    """What the scheduler has done; read by ``Engine.stats``, outlives a scheduler.
+
+    Who owns what is counted by the ledger alone.
+    """
+
+    steps: int = 0
+    rows: int = 0
+    absorbed_tokens: int = 0
+    """Tokens put through the model, recomputed ones included."""
+    generated_tokens: int = 0
+    preemptions: int = 0
+    forced_parks: int = 0
+    recomputed_tokens: int = 0
+    cached_tokens: int = 0
+    last_landing_at: float = 0.0
+
+
+@attrs.frozen
+class Flight:
+    """The step that the device has: whose rows, and how many tokens each absorbs."""
+
+    lease: Lease
+    step: int
+    launched_at: float
+    turns: tuple[OpenTurn, ...]
+    absorbs: tuple[int, ...]

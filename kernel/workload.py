@@ -1,0 +1,112 @@
+"""The working claims of the scheduler, and every way in which one of them leaves.
+
+``finish`` and ``give_phase`` send a claim to its session, ``drop``, ``fail`` and ``preempt`` roll
+it back, ``launch`` moves it into a lease, and ``take_back`` lands the lease whole. There is no
+other way, so "released without a reason" can't happen.
+"""
+
+from collections.abc import Sequence
+
+from kernel.actor import Address, System
+from kernel.door import Door
+from kernel.flight import Counters, Flight
+from kernel.ids import SCHEDULER, TurnId
+from kernel.messages import (
+    EndReason,
+    PhaseAbsorbed,
+    SessionMessage,
+    TurnEnded,
+    TurnFailed,
+    TurnFinished,
+)
+from kernel.roster import Roster
+from kernel.turn import OpenTurn
+from ownership import BatchOwned, BatchPort, LandOutcome, Lease, Owns
+
+__all__ = ["Workload"]
+
+
+class Workload:
+    """Open turns with their working claims.
+
+    Attributes:
+        claims: working claims by turn; those of a launched step are in its lease instead.
+        roster: the turns, by rank.
+        grows: running turns that need another page before their next token.
+    """
+
+    claims: Owns[dict[TurnId, BatchOwned]]
+
+    def __init__(self, system: System, port: BatchPort, door: Door, counters: Counters) -> None:
+        self.claims = {}
+        self.roster = Roster()
+        self.grows: dict[TurnId, OpenTurn] = {}
+        self.port = port
+        self.door = door
+        self.counters = counters
+        self._system = system
+
+    # A turn leaves
+
+    def finish(self, turn: OpenTurn, reason: EndReason, stop_token: int | None, kept: int) -> None:
+        """Send a turn's claim to its session, to be committed or rolled back there."""
+        claim = self.claims.pop(turn.id)
+        self._end(turn)
+        message = TurnFinished(turn.id, reason, stop_token, kept, claim)
+        left = self._system.post(Address[SessionMessage](turn.session), message, SCHEDULER)
+        if left is not None:
+            self.port.rollback(message.claim)
+
+    def drop(self, turn: OpenTurn) -> None:
+        """Roll a turn's claim back, if it has one, and forget the turn."""
+        claim = self.claims.pop(turn.id, None)
+        self._end(turn)
+        if claim is not None:
+            self.port.rollback(claim)
+
+    def fail(self, turn: OpenTurn, error: BaseException) -> None:
+        """Drop a turn and tell its session why."""
+        self.drop(turn)
+        self.tell(turn, TurnFailed(turn.id, error))
+
+    def tell(self, turn: OpenTurn, message: TurnEnded | TurnFailed) -> None:
+        """Tell a session; one that is gone has told its caller itself."""
+        self._system.post(Address[SessionMessage](turn.session), message, SCHEDULER)
+
+    def give_phase(self, turn: OpenTurn) -> None:
+        """Send the claim of a turn's first phase to its session; the turn goes on after it."""
+        message = PhaseAbsorbed(turn.id, self.claims.pop(turn.id))
+        self.roster.commit(turn)
+        left = self._system.post(Address[SessionMessage](turn.session), message, SCHEDULER)
+        if left is not None:
+            self.port.rollback(message.claim)
+            self._end(turn)
+
+    def preempt(self, turn: OpenTurn) -> None:
+        """Take a turn's room; it waits again, with all that it has streamed."""
+        self.port.rollback(self.claims.pop(turn.id))
+        self.grows.pop(turn.id, None)
+        turn.position = 0
+        turn.output.preemptions += 1
+        self.counters.preemptions += 1
+        self.roster.wait(turn)
+
+    def _end(self, turn: OpenTurn) -> None:
+        self.grows.pop(turn.id, None)
+        self.door.leave(turn.id)
+        self.roster.end(turn)
+
+    # A step comes and goes
+
+    def launch(self, turns: Sequence[OpenTurn], step: int) -> Lease:
+        """Move the claims of all rows into one lease, whose custodian is the device."""
+        lease = self.port.launch([self.claims.pop(turn.id) for turn in turns], step=step)
+        for turn in turns:
+            turn.in_flight = True
+        return lease
+
+    def take_back(self, flight: Flight, outcome: LandOutcome) -> None:
+        """Land the whole lease before any of its rows is judged."""
+        for turn, claim in zip(flight.turns, self.port.land(flight.lease, outcome), strict=True):
+            turn.in_flight = False
+            self.claims[turn.id] = claim

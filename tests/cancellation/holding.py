@@ -1,0 +1,44 @@
+"""What must be true of an engine once nobody wants anything of it any more."""
+
+from adapters.fake_device import FakeDevice
+from kernel import Engine
+from kernel.core import Core
+
+__all__ = ["assert_at_rest", "assert_nothing_held"]
+
+
+def assert_at_rest(engine: Engine, *, device: FakeDevice | None = None, reclaimed: int = 0) -> None:
+    """No turn is left anywhere; only sessions that are open may hold something."""
+    core = engine.core
+    audit = engine.audit()
+    assert audit.conserved, audit.problems
+    assert audit.batch == audit.quarantined == audit.draining == 0, audit
+    counters = core.ledger.view.counters
+    assert counters.reclaimed == reclaimed, counters
+    assert counters.violations == 0, core.ledger.view.violations
+    assert (core.door.queued_reqs, core.door.queued_tokens) == (0, 0)
+    scheduler = core.scheduler
+    if scheduler is not None:
+        assert not len(scheduler.roster), list(scheduler.roster)
+        assert not scheduler.claims
+        assert scheduler.flight is None
+    assert [actor.phase for actor in core.sessions.values()] == ["idle"] * len(core.sessions)
+    if device is not None:
+        assert not device.poison_reads, device.poison_reads
+
+
+def assert_nothing_held(
+    engine: Engine, *, device: FakeDevice | None = None, reclaimed: int = 0
+) -> None:
+    """Every slot and page is free, no session is open, nothing is counted."""
+    assert_at_rest(engine, device=device, reclaimed=reclaimed)
+    assert not engine.core.sessions
+    assert_all_free(engine.core)
+
+
+def assert_all_free(core: Core) -> None:
+    """The pool is as it was when the engine was opened."""
+    audit = core.ledger.audit()
+    assert audit.at_rest, audit
+    capacity = core.ledger.view.capacity
+    assert (audit.free_slots, audit.free_pages) == (capacity.slots, capacity.pages)

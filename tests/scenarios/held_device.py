@@ -1,0 +1,112 @@
+"""A device whose steps wait until the test lets them go, whatever computes them."""
+
+from collections import deque
+from collections.abc import Callable
+
+import attrs
+
+from kernel.step import (
+    Device,
+    DeviceLimits,
+    DeviceStep,
+    DeviceWorker,
+    ModelSpec,
+    StepFault,
+    StepReport,
+    WorkerContext,
+)
+
+__all__ = ["HeldDevice"]
+
+Done = Callable[[StepReport], None]
+
+
+@attrs.define(eq=False)
+class _Job:
+    worker: DeviceWorker
+    step: DeviceStep
+    done: Done
+
+
+@attrs.define(eq=False)
+class HeldDevice:
+    """Wraps a device; keeps a record of every step that the kernel has submitted to it."""
+
+    inner: Device
+    holds: bool = True
+    """False: steps pass through."""
+    steps: list[DeviceStep] = attrs.field(factory=list[DeviceStep])
+    _waiting: deque[_Job] = attrs.field(factory=deque[_Job])
+    _computing: int = 0
+
+    @property
+    def model(self) -> ModelSpec:
+        return self.inner.model
+
+    @property
+    def waiting(self) -> int:
+        """Steps that wait for the test."""
+        return len(self._waiting)
+
+    @property
+    def is_computing(self) -> bool:
+        """Whether a step was let go and has not been reported."""
+        return self._computing > 0
+
+    def allocate(self, limits: DeviceLimits, /) -> None:
+        self.inner.allocate(limits)
+
+    def start_worker(self, context: WorkerContext, /) -> DeviceWorker:
+        return _HeldWorker(self, self.inner.start_worker(context))
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def release(self) -> None:
+        """Let the oldest step be computed."""
+        job = self._waiting.popleft()
+        self._compute(job.worker, job.step, job.done)
+
+    def fail(self, why: str) -> None:
+        """Report the oldest step as failed; its rows were never computed."""
+        self._waiting.popleft().done(StepFault(why))
+
+    def open(self) -> None:
+        """Let go of all that waits, and hold nothing any more."""
+        self.holds = False
+        while self._waiting:
+            self.release()
+
+    def submit(self, worker: DeviceWorker, step: DeviceStep, done: Done) -> None:
+        # A row's page table is lent for the length of the step: the record needs its own.
+        rows = [attrs.evolve(row, pages=tuple(row.pages)) for row in step.rows]
+        self.steps.append(attrs.evolve(step, rows=rows))
+        if self.holds:
+            self._waiting.append(_Job(worker, step, done))
+        else:
+            self._compute(worker, step, done)
+
+    def _compute(self, worker: DeviceWorker, step: DeviceStep, done: Done) -> None:
+        self._computing += 1
+
+        def report(result: StepReport) -> None:
+            done(result)
+            self._computing -= 1
+
+        worker.submit(step, report)
+
+
+@attrs.define(eq=False)
+class _HeldWorker:
+    _device: HeldDevice
+    _worker: DeviceWorker
+
+    def submit(self, step: DeviceStep, done: Done, /) -> None:
+        self._device.submit(self._worker, step, done)
+
+    def stop(self) -> None:
+        self._device.open()
+        self._worker.stop()
+
+    def join(self, timeout_s: float, /) -> bool:
+        return self._worker.join(timeout_s)

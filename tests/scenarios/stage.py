@@ -1,0 +1,238 @@
+"""What the scenarios share: an engine that moves when the test says, and oracles after each move.
+
+A :class:`Stage` holds an engine over a device whose steps wait, and a clock that stands still. So a
+test stands at a chosen moment of a turn (queued, between two chunks, while a step is in flight) and
+does there what it likes. After every move ``check`` counts who owns what; at the end all is free,
+and every turn that was noted has the tokens of a cold, solo, greedy run.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import attrs
+
+from adapters.fake_device import FakeDevice
+from kernel import Engine, EngineConfig, RequestOutput, SamplingParams, Session
+from kernel.environment import Environment
+from kernel.ids import SCHEDULER, SessionId, session_custodian
+from kernel.request import RunningTurn
+from kernel.step import OpenedDevice
+from ownership import DEVICE, NO_SLOT, ClaimView, CustodianId, SlotIndex
+from tests.scenarios.held_device import HeldDevice
+
+__all__ = [
+    "DeviceFactory",
+    "Stage",
+    "cold_tokens",
+    "greedy",
+    "open_fake",
+    "open_stage",
+    "prompt",
+]
+
+DeviceFactory = Callable[[], OpenedDevice]
+"""Opens a fresh device on each call; all of them compute alike."""
+
+
+@attrs.define(eq=False)
+class Clock:
+    """Stands still until it is moved."""
+
+    at: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def open_fake(**options: Any) -> OpenedDevice:
+    """A fake device with its tokenizer; nothing in its vocabulary ends a turn."""
+    device = FakeDevice(**{"eos_token_ids": (), **options})
+    return OpenedDevice(device=device, tokenizer=device.tokenizer)
+
+
+def greedy(max_tokens: int, **options: Any) -> SamplingParams:
+    """Exactly ``max_tokens`` tokens, the likeliest each time."""
+    return SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True, **options)
+
+
+def prompt(length: int, salt: int = 0) -> list[int]:
+    """Token ids of every model; another salt makes another prompt."""
+    return [(7 * salt + 3 * number) % 200 + 1 for number in range(length)]
+
+
+@attrs.define(eq=False)
+class Stage:
+    """An engine, its held device and its clock; see the module."""
+
+    engine: Engine
+    device: HeldDevice
+    clock: Clock
+    noted: list[tuple[tuple[int, ...], tuple[int, ...]]] = attrs.field(
+        factory=list[tuple[tuple[int, ...], tuple[int, ...]]]
+    )
+    """What each noted turn started from, and what it generated."""
+
+    # Moves
+
+    async def settle(self) -> None:
+        """Let all mail be handled, then count."""
+        await self.engine.settle()
+        self.check()
+
+    async def step(self, count: int = 1) -> None:
+        """Let the device compute so many steps, and count after each."""
+        for _ in range(count):
+            assert self.device.waiting, "nothing runs: the engine is stuck or at rest"
+            self.device.release()
+            while self.device.is_computing:
+                await anyio.sleep(0.0002)
+            await self.settle()
+
+    async def fail_step(self, why: str = "planted") -> None:
+        """Let the step in flight fail."""
+        self.device.fail(why)
+        await self.settle()
+
+    async def run(self, turn: RunningTurn) -> RequestOutput:
+        """A whole turn, from submit to result."""
+        async with turn:
+            await self.settle()
+            return await self.finish(turn)
+
+    async def finish(self, turn: RunningTurn) -> RequestOutput:
+        """Step until a turn has a result."""
+        while not turn.has_result:
+            await self.step()
+        return await turn.wait()
+
+    async def drain(self) -> None:
+        """Step until the device has nothing to do."""
+        while self.device.waiting:
+            await self.step()
+
+    async def advance(self, seconds: float) -> None:
+        """Move the clock, and let what is due happen."""
+        self.clock.at += seconds
+        dispatcher = self.engine.core.dispatcher
+        dispatcher.wake()
+        while (due := dispatcher.next_timer_at()) is not None and due <= self.clock.at:
+            await anyio.lowlevel.checkpoint()
+        await self.settle()
+
+    # Oracles
+
+    def check(self) -> None:
+        """Every slot and page is in exactly one hand, by the audit and by asking each actor."""
+        audit = self.engine.audit()
+        assert audit.conserved, audit.problems
+        slots = self.engine.core.limits.num_slots
+        if slots:
+            held = audit.batch + audit.session + audit.cache + audit.draining + audit.quarantined
+            assert audit.free_slots + held == slots, audit
+            owned = len(self.owners())
+            assert owned + audit.free_slots + audit.draining + audit.quarantined == slots, audit
+        assert self.engine.core.ledger.view.counters.reclaimed == 0
+
+    def owners(self) -> dict[SlotIndex, CustodianId]:
+        """Who holds each slot that is held; asserts that nobody else does."""
+        actors = self.engine.core.dispatcher.actors()
+        names = [DEVICE, *(actor.name for actor in actors)]
+        names += [actor.mailbox.custodian for actor in actors]
+        owners: dict[SlotIndex, CustodianId] = {}
+        for name in names:
+            for claim in self.engine.core.ledger.view.held_by(name):
+                if claim.slot is not NO_SLOT:
+                    assert claim.slot not in owners, (claim, owners)
+                    owners[claim.slot] = name
+        return owners
+
+    def held_by(self, session: Session) -> tuple[ClaimView, ...]:
+        """The claims of a session at rest, the oldest first."""
+        name = session_custodian(SessionId(session.session_id))
+        return self.engine.core.ledger.view.held_by(name)
+
+    def running(self) -> set[str]:
+        """Ids of the turns that have a working claim, with the scheduler or on the device."""
+        view = self.engine.core.ledger.view
+        claims = (*view.held_by(SCHEDULER), *view.held_by(DEVICE))
+        return {claim.turn for claim in claims}
+
+    @property
+    def free(self) -> tuple[int, int]:
+        """Free slots and pages."""
+        view = self.engine.core.ledger.view
+        return view.free_slots, view.free_pages
+
+    @property
+    def capacity(self) -> tuple[int, int]:
+        """All slots and pages."""
+        limits = self.engine.core.limits
+        return limits.num_slots, limits.num_pages
+
+    def assert_at_rest(self) -> None:
+        """Nobody holds anything."""
+        assert self.engine.audit().at_rest, self.engine.audit()
+        assert self.free == self.capacity
+        assert self.engine.stats().num_queued_tokens == 0
+
+    def note(self, history: Sequence[int], result: RequestOutput) -> list[int]:
+        """Have a turn judged at the end; returns the history that its session has now."""
+        context = (*history, *result.prompt_token_ids)
+        self.noted.append((context, result.token_ids))
+        return [*context, *result.token_ids]
+
+
+@asynccontextmanager
+async def open_stage(
+    open_device: DeviceFactory = open_fake, **config: Any
+) -> AsyncGenerator[Stage]:
+    """Open a stage; at its end everything must be free and every noted turn right."""
+    opened = open_device()
+    device, clock = HeldDevice(opened.device), Clock()
+    defaults = {"log_events": False, "page_size": 4, "max_num_batched_tokens": 64, "max_num_seqs": 8}
+    async with Engine.open(
+        EngineConfig(**{**defaults, **config}),
+        device=OpenedDevice(device=device, tokenizer=opened.tokenizer),
+        environment=Environment(clock=clock),
+    ) as engine:
+        stage = Stage(engine, device, clock)
+        try:
+            yield stage
+        finally:
+            device.open()
+    audit = engine.core.audit
+    assert audit is not None
+    assert audit.at_rest, audit
+    assert engine.core.ledger.view.counters.violations == 0
+    if isinstance(opened.device, FakeDevice):
+        assert not opened.device.poison_reads, opened.device.poison_reads
+    opened.device.close()
+    await _judge(open_device, stage.noted)
+
+
+async def cold_tokens(
+    open_device: DeviceFactory, contexts: Sequence[tuple[Sequence[int], int]]
+) -> list[tuple[int, ...]]:
+    """Tokens of cold, solo, greedy runs: one for each (context, number of tokens)."""
+    config = EngineConfig(log_events=False, num_slots=1, max_num_seqs=1, num_pages=256)
+    opened = open_device()
+    async with Engine.open(config, device=opened) as engine:
+        results = [
+            (await engine.complete(list(context), greedy(length))).token_ids if length else ()
+            for context, length in contexts
+        ]
+    opened.device.close()
+    return results
+
+
+async def _judge(
+    open_device: DeviceFactory, noted: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]
+) -> None:
+    if not noted:
+        return
+    cold = await cold_tokens(open_device, [(context, len(tokens)) for context, tokens in noted])
+    for (context, tokens), expected in zip(noted, cold, strict=True):
+        assert tokens == expected, f"after {context}"
