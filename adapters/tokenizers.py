@@ -19,7 +19,9 @@ class HubTokenizer:
 
     def __init__(self, library: LibraryTokenizer) -> None:
         self._library = library
-        self._vocab_size = library.get_vocab_size(with_added_tokens=True)
+        # Ids may have gaps, so the number of tokens doesn't bound them.
+        ids = library.get_vocab(with_added_tokens=True).values()
+        self._vocab_size = max(ids, default=-1) + 1
 
     @classmethod
     def load(cls, path: Path) -> "HubTokenizer":

@@ -168,9 +168,14 @@ class Desk:
         self._requests.pop(turn, None)
         self.core.probe.forget_turn(turn)
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Let posted messages be handled. Cancel-safe."""
         await self._shell.until(lambda: self.core.dispatcher.is_quiet)
+
+    async def settle(self) -> None:
+        """Let posted messages be handled and the step that runs land. Cancel-safe."""
+        core = self.core
+        await self._shell.until(lambda: core.dispatcher.is_quiet and core.device_is_idle)
 
     def _detokenizer(self, params: SamplingParams) -> IncrementalDetokenizer | None:
         if not params.stop and (self._tokenizer is None or not params.detokenize):

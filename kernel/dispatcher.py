@@ -81,7 +81,10 @@ class Dispatcher:
 
     def post_from_thread(self, target: Address[M], message: M, /) -> None:
         """Post a message without handles in custody, from any thread. Never blocks."""
-        if threading.get_ident() == self._thread:
+        deliver = self._environment.deliver
+        if deliver is not None:
+            deliver(lambda: self.post(target, message, DEVICE))
+        elif threading.get_ident() == self._thread:
             self.post(target, message, DEVICE)
         else:
             self.post_later(target, message)

@@ -271,7 +271,10 @@ class Engine:
         return self.core.ledger.audit()
 
     async def settle(self) -> None:
-        """Let all posted messages be handled; for tests and shut-down code. Cancel-safe."""
+        """Let what was posted be handled and the step that runs land; cancel-safe.
+
+        For tests and for reading a balance: turns that are still open go on.
+        """
         await self._desk.settle()
 
     # The end

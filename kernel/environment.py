@@ -33,5 +33,6 @@ class Environment:
     new_id: Callable[[str], str] = attrs.field(factory=_counting_ids)
     """A fresh id that begins with the prefix; unique within one engine."""
 
-    wrap_completion: Callable[[Callable[[], None]], Callable[[], None]] | None = None
-    """Stands between a device's completion and its delivery, where a test wants to hold it."""
+    deliver: Callable[[Callable[[], object]], None] | None = None
+    """Takes the delivery of each device completion, to make it when it likes; for devices that
+    complete on the dispatcher's thread. ``None`` delivers at once, from any thread."""

@@ -109,8 +109,10 @@ class Room:
                 break
             gain.claim(claims[junior.id])
             victims.append(junior)
-        if not wanted.has_memory(gain) and isinstance(turn.base, BaseName) and not runs:
-            wanted.pages = self._short_of_pages(self._view.pages_needed(need, ZEROS))
+        if not wanted.has_memory(gain) and isinstance(turn.base, BaseName):
+            # A turn that runs has copied its base, and loses nothing but the way back.
+            if not runs:
+                wanted.pages = self._short_of_pages(self._view.pages_needed(need, ZEROS))
             gain.base(turn.base)
             asks.append(turn.base)
         if not wanted.is_met_by(gain, len(victims)):

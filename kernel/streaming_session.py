@@ -138,10 +138,14 @@ class Session:
         return session_info(self._desk.check_context(), self._alive())
 
     async def close(self) -> None:
-        """Close now, whatever runs; idempotent. What the session held is free on return."""
+        """Close now, whatever runs; idempotent.
+
+        What the session held at rest is free on return. A step under way lands first: its claim
+        is rolled back then, by the scheduler.
+        """
         self._desk.check_context()
         if not self._post(CloseSession()):
-            await self._desk.settle()
+            await self._desk.flush()
 
     def _alive(self) -> SessionActor:
         if self._actor is None:

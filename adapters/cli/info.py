@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 
 import click
 
+from adapters.cli.model_facts import BUNDLED, model_facts
 from adapters.cli.output import write_json
 
 __all__ = ["info", "intruders"]
@@ -28,22 +29,17 @@ DEPENDENCIES = (
 def info(as_json: bool) -> None:
     """Show versions, the bundled model, and other distributions that own our import names."""
     strangers = intruders(packages_distributions())
-    facts: dict[str, object] = {
-        "python": platform.python_version(),
-        **{name: _version(name) for name in DEPENDENCIES},
-        "model": _model_facts(),
-        "intruders": strangers,
-    }
+    versions = {"python": platform.python_version()}
+    versions.update((name, _version(name)) for name in DEPENDENCIES)
+    model = model_facts(BUNDLED)
     if as_json:
-        write_json(facts)
+        write_json({**versions, "model": model, "intruders": strangers})
         return
-    for name, value in facts.items():
-        if isinstance(value, dict):
-            click.echo(f"{name}:")
-            for key, fact in value.items():
-                click.echo(f"  {key}: {fact}")
-        elif name != "intruders":
-            click.echo(f"{name}: {value}")
+    for name, value in versions.items():
+        click.echo(f"{name}: {value}")
+    click.echo("bundled model:")
+    for name, fact in model.items():
+        click.echo(f"  {name}: {fact}")
     for package, distributions in strangers.items():
         click.echo(
             f"warning: the import package {package!r} is also provided by "
@@ -71,7 +67,3 @@ def _version(distribution: str) -> str:
         return version(distribution)
     except PackageNotFoundError:
         return "not installed"
-
-
-def _model_facts() -> dict[str, object]:
-    return {}

@@ -5,8 +5,8 @@ from kernel.errors import ModelError
 __all__ = [
     "ConfigError",
     "DamagedWeights",
-    "MissingTensor",
     "MisshapenTensor",
+    "MissingTensor",
     "ModelError",
     "ModelFileMissing",
     "WeightsError",

@@ -46,7 +46,7 @@ def _layers(value: object) -> tuple[LayerType, ...]:
     """Lists come out of JSON; the configuration itself holds a tuple."""
     if not isinstance(value, (list, tuple)):
         raise ConfigError(f"layer_types must be a list of names, not {value!r}")
-    names = cast(list[object], list(cast(list[object], value)))
+    names = list(cast(list[object], value))
     for name in names:
         if name not in ("mamba2", "attention"):
             raise ConfigError(f"layer_types: unknown layer {name!r}; use 'mamba2' or 'attention'")
@@ -107,6 +107,10 @@ class HybridConfig:
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not 0 < value < float("inf"):
                 raise ConfigError(f"{name} must be a number above 0, not {value!r}")
+        if type(self.tie_embeddings) is not bool:
+            raise ConfigError(f"tie_embeddings must be true or false, not {self.tie_embeddings!r}")
+        if not self.name or type(self.name) is not str:
+            raise ConfigError(f"name must be a text, not {self.name!r}")
         if not self.layer_types:
             raise ConfigError("layer_types is empty; a model has at least one layer")
 

@@ -4,6 +4,7 @@ This is what the serving device and the training code are held to. It follows th
 it is written in the paper and is far too slow for anything else.
 """
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -55,12 +56,12 @@ def mamba_mixer(config: HybridConfig, own: Weights, x: Tensor) -> Tensor:
     batch, length, _ = x.shape
     state_channels = groups * config.state_size
     projected = x @ own["mixer.in_proj.weight"].T
-    gate, conv_in, dt = projected.split([inner, config.conv_size, heads], dim=-1)
+    gate, conv_in, dt = torch.split(projected, [inner, config.conv_size, heads], dim=-1)
     kernel = own["mixer.conv1d.weight"]
     padded = functional.pad(conv_in.mT, (config.conv_kernel - 1, 0))
     conv = functional.conv1d(padded, kernel, own["mixer.conv1d.bias"], groups=config.conv_size)
-    values, keys, queries = functional.silu(conv.mT).split(
-        [inner, state_channels, state_channels], dim=-1
+    values, keys, queries = torch.split(
+        functional.silu(conv.mT), [inner, state_channels, state_channels], dim=-1
     )
     values = values.reshape(batch, length, heads, config.head_dim)
     keys = _for_each_head(config, keys)
@@ -77,14 +78,15 @@ def mamba_mixer(config: HybridConfig, own: Weights, x: Tensor) -> Tensor:
         outputs.append(read + own["mixer.D"][:, None] * values[:, t])
     y = torch.stack(outputs, dim=1).reshape(batch, length, inner) * functional.silu(gate)
     weight = own["mixer.norm.weight"].view(groups, -1)
-    normed = rms_norm(y.unflatten(-1, (groups, -1)), weight, config.norm_eps).flatten(-2)
-    return normed @ own["mixer.out_proj.weight"].T
+    normed = rms_norm(y.view(batch, length, groups, -1), weight, config.norm_eps)
+    return normed.flatten(-2) @ own["mixer.out_proj.weight"].T
 
 
 def _for_each_head(config: HybridConfig, shared: Tensor) -> Tensor:
     """Give each head its group's B or C: [B, L, G * N] to [B, L, heads, N]."""
     each = config.num_mamba_heads // config.n_groups
-    return shared.unflatten(-1, (config.n_groups, -1)).repeat_interleave(each, dim=2)
+    grouped = shared.reshape(*shared.shape[:2], config.n_groups, config.state_size)
+    return grouped.repeat_interleave(each, dim=2)
 
 
 def attention_mixer(config: HybridConfig, own: Weights, x: Tensor) -> Tensor:
@@ -100,7 +102,7 @@ def attention_mixer(config: HybridConfig, own: Weights, x: Tensor) -> Tensor:
     query = rotate(heads("q_proj"), positions, config.rope_theta)
     key = rotate(heads("k_proj"), positions, config.rope_theta).repeat_interleave(each, dim=1)
     value = heads("v_proj").repeat_interleave(each, dim=1)
-    scores = query @ key.mT / width**0.5
+    scores = query @ key.mT / math.sqrt(width)
     causal = torch.ones(length, length, dtype=torch.bool).tril()
     shares = scores.masked_fill(~causal, float("-inf")).softmax(-1)
     mixed = (shares @ value).transpose(1, 2).reshape(batch, length, -1)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
 from torch import Tensor
 
 from adapters.models.errors import (
@@ -48,7 +48,7 @@ def _initial(name: str, shape: tuple[int, ...], depth: float, draw: torch.Genera
     if name in ("embed.weight", "lm_head.weight"):
         return normal * 0.02
     scale = depth if kind.endswith(("out_proj.weight", "o_proj.weight", "down_proj.weight")) else 1
-    return normal * scale * shape[-1] ** -0.5
+    return normal.mul(scale * shape[-1] ** -0.5)
 
 
 def save_model(directory: Path, config: HybridConfig, weights: Mapping[str, Tensor]) -> None:
@@ -57,7 +57,10 @@ def save_model(directory: Path, config: HybridConfig, weights: Mapping[str, Tens
     directory.mkdir(parents=True, exist_ok=True)
     (directory / CONFIG_FILE).write_text(config.to_json(), encoding="utf-8")
     tensors = {name: weights[name].detach().contiguous() for name in parameter_shapes(config)}
-    save_file(tensors, directory / WEIGHTS_FILE, metadata={"format": "pt"})
+    # Replaced whole: a reader sees the old file or the new one, never half of one.
+    partial = directory / (WEIGHTS_FILE + ".new")
+    partial.write_bytes(save(tensors, metadata={"format": "pt"}))
+    partial.replace(directory / WEIGHTS_FILE)
 
 
 def load_weights(
@@ -76,8 +79,8 @@ def load_weights(
     if not path.is_file():
         raise ModelFileMissing(f"{directory} is no model: it has no {WEIGHTS_FILE}")
     try:
-        stored = load_file(path)
-    except (SafetensorError, OSError) as error:
+        stored = load(path.read_bytes())
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise DamagedWeights(f"{path} can't be read, copy it again: {error}") from error
     check_weights(config, stored)
     wanted = parameter_shapes(config)

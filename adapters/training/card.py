@@ -10,6 +10,7 @@ import torch
 
 from adapters.models.hybrid import HybridConfig
 from adapters.training.corpus import SOURCES_FILE
+from adapters.training.train import BATCH_TOKENS
 
 __all__ = ["Figures", "write_card", "write_checksums"]
 
@@ -30,6 +31,8 @@ class Figures:
     unknown: tuple[str, ...]
     """Words that were sampled and don't occur in the corpus."""
     parameters: int
+    training_tokens: int
+    """Tokens of one pass over the trained-on part."""
     seed: int
 
 
@@ -39,6 +42,7 @@ def write_card(model: Path, work_dir: Path, figures: Figures, sample: str) -> No
     sources = json.loads((work_dir / SOURCES_FILE).read_text(encoding="utf-8"))
     run = torch.load(work_dir / "checkpoint.pt")
     spent_s, steps, _ = run["progress"]
+    tokens_read = steps * BATCH_TOKENS
     card = Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         name=config.name,
         parameters=f"{figures.parameters:,}",
@@ -61,8 +65,8 @@ def write_card(model: Path, work_dir: Path, figures: Figures, sample: str) -> No
         seed=figures.seed,
         minutes=f"{spent_s / 60:.0f}",
         steps=f"{steps:,}",
-        tokens=f"{run['tokens_read'] / 1e6:.1f}",
-        epochs=f"{run['epochs']:.1f}",
+        tokens=f"{tokens_read / 1e6:.1f}",
+        epochs=f"{tokens_read / figures.training_tokens:.1f}",
         sources="\n".join(_source_row(source) for source in sources),
         sample="\n".join(f"> {line}" for line in sample.splitlines()[:6]),
     )

@@ -75,12 +75,12 @@ def _mamba(config: HybridConfig, own: _Layer, x: Tensor) -> Tensor:
     batch, length, _ = x.shape
     inner, state, groups = config.inner_size, config.state_size, config.n_groups
     projected = x @ own["mixer.in_proj.weight"].T
-    gate, conv_in, dt = projected.split(
-        [inner, config.conv_size, config.num_mamba_heads], dim=-1
+    gate, conv_in, dt = torch.split(
+        projected, [inner, config.conv_size, config.num_mamba_heads], dim=-1
     )
     conv = _short_conv(conv_in, own["mixer.conv1d.weight"], own["mixer.conv1d.bias"])
-    values, keys, queries = functional.silu(conv).split(
-        [inner, groups * state, groups * state], dim=-1
+    values, keys, queries = torch.split(
+        functional.silu(conv), [inner, groups * state, groups * state], dim=-1
     )
     dt = functional.softplus(dt + own["mixer.dt_bias"])
     heads = values.reshape(batch, length, config.num_mamba_heads, config.head_dim)
@@ -92,9 +92,9 @@ def _mamba(config: HybridConfig, own: _Layer, x: Tensor) -> Tensor:
         config.chunk_size,
     )
     y = y + own["mixer.D"].unsqueeze(-1) * heads
-    gated = (y.reshape(batch, length, inner) * functional.silu(gate)).unflatten(-1, (groups, -1))
+    gated = y.reshape(batch, length, inner) * functional.silu(gate)
     weight = own["mixer.norm.weight"].view(groups, -1)
-    normed = rms_norm(gated, weight, config.norm_eps)
+    normed = rms_norm(gated.view(batch, length, groups, -1), weight, config.norm_eps)
     return normed.flatten(-2) @ own["mixer.out_proj.weight"].T
 
 
@@ -136,8 +136,8 @@ def chunked_scan(x: Tensor, decay: Tensor, keys: Tensor, queries: Tensor, chunk:
     weighted = (v * to_end).transpose(2, 3).flatten(-2)  # [B, C, G, Q, E * P]
     added = k.mT @ weighted  # [B, C, G, N, E * P]
     keep = by_head[..., -1].exp()  # [B, C, G, E]: what one chunk keeps of the state before it
-    before = _states_before(added.unflatten(-1, (each, width)), keep)
-    carried = (q @ before.flatten(-2)).unflatten(-1, (each, width))  # [B, C, G, Q, E, P]
+    before = _states_before(added.view(batch, count, groups, state, each, width), keep)
+    carried = (q @ before.flatten(-2)).view(batch, count, groups, chunk, each, width)
     carried = carried.transpose(2, 3) * total.exp().unsqueeze(-1)
     y = within.permute(0, 1, 4, 2, 3, 5) + carried
     return y.reshape(batch, length, heads, width)
@@ -146,7 +146,7 @@ def chunked_scan(x: Tensor, decay: Tensor, keys: Tensor, queries: Tensor, chunk:
 def _states_before(added: Tensor, keep: Tensor) -> Tensor:
     """State at the start of each chunk. added: [B, C, G, N, E, P], keep: [B, C, G, E]."""
     state = torch.zeros_like(added[:, 0])
-    before = []
+    before: list[Tensor] = []
     for chunk in range(added.shape[1]):
         before.append(state)
         state = state * keep[:, chunk, :, None, :, None] + added[:, chunk]

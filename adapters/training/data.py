@@ -26,8 +26,8 @@ class Windows:
 
     def __init__(self, documents: Sequence[Sequence[int]], length: int, seed: int) -> None:
         draw = torch.Generator().manual_seed(seed)
-        order: list[int] = torch.randperm(len(documents), generator=draw).tolist()
-        self._stream = torch.tensor([token for i in order for token in documents[i]])
+        order = torch.randperm(len(documents), generator=draw)
+        self._stream = torch.tensor([token for i in order for token in documents[int(i)]])
         self._length = length
         self._seed = seed
         self._starts = torch.empty(0, dtype=torch.int64)

@@ -59,10 +59,8 @@ def words(text: str) -> list[str]:
 
 
 def known_words(documents: Iterable[Document]) -> frozenset[str]:
-    """Every word that the model could have read."""
-    return frozenset(
-        word for document in documents if not document.held_out for word in words(document.text)
-    )
+    """Every word that occurs in the documents."""
+    return frozenset(word for document in documents for word in words(document.text))
 
 
 @torch.no_grad()
@@ -108,13 +106,14 @@ def evaluate(work_dir: Path, model: Path, seed: int) -> tuple[Figures, list[str]
     """All figures of a model directory, and the sampled texts."""
     documents = read_corpus(work_dir)
     held_out = [document for document in documents if document.held_out]
+    training = [document for document in documents if not document.held_out]
     tokenizer = Tokenizer.from_file(str(model / TOKENIZER_FILE))
     config, weights = load_weights(model, dtype=torch.float32)
     by_package: dict[str, Score] = {}
     for document, ids in zip(held_out, encode_documents(tokenizer, held_out), strict=True):
         score = bits_per_byte(config, weights, ids, len(document.text))
         by_package[document.package] = by_package.get(document.package, Score()) + score
-    vocabulary = known_words(documents)
+    vocabulary = known_words(training)
     sampled, texts = anyio.run(sample_words, model, seed)
     unknown = sorted({word for word in sampled if word not in vocabulary})
     figures = Figures(
@@ -125,6 +124,7 @@ def evaluate(work_dir: Path, model: Path, seed: int) -> tuple[Figures, list[str]
         known_share=sum(word in vocabulary for word in sampled) / len(sampled),
         unknown=tuple(unknown),
         parameters=sum(weight.numel() for weight in weights.values()),
+        training_tokens=sum(map(len, encode_documents(tokenizer, training))),
         seed=seed,
     )
     return figures, texts

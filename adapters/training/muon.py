@@ -20,7 +20,7 @@ _ITERATION = (3.4445, -4.7750, 2.0315)
 def orthogonal(matrices: Tensor) -> Tensor:
     """Push all singular values of a stack of matrices [K, rows, columns] near one."""
     wide = matrices.mT if matrices.shape[1] > matrices.shape[2] else matrices
-    x = wide / (wide.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    x: Tensor = wide / (wide.pow(2).sum((1, 2), keepdim=True).sqrt() + 1e-7)
     a, b, c = _ITERATION
     for _ in range(5):
         gram = x @ x.mT

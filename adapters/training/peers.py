@@ -37,9 +37,9 @@ class Peers:
         if self.size == 1:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        dist.all_reduce(flat)
+        dist.all_reduce(flat)  # pyright: ignore[reportUnknownMemberType]
         sizes = [tensor.numel() for tensor in tensors]
-        for tensor, part in zip(tensors, flat.split(sizes), strict=True):
+        for tensor, part in zip(tensors, torch.split(flat, sizes), strict=True):
             tensor.copy_(part.view_as(tensor))
 
     def from_leader(self, values: Sequence[float]) -> list[float]:

@@ -1,4 +1,4 @@
-"""Train the bundled model: about an hour on two cores, to be stopped and taken up at will.
+r"""Train the bundled model: about an hour on two cores, to be stopped and taken up at will.
 
 The schedule runs by the clock, not by steps, so that a busy machine trains less but never longer:
 a short warm-up, a constant rate, and a linear cool-down over the last part. A file named
@@ -6,7 +6,7 @@ a short warm-up, a constant rate, and a linear cool-down over the last part. A f
 exported every few minutes, so that a usable model is there long before the end.
 
     python -m adapters.training.corpus --work-dir DIR
-    python -m torch.distributed.run --nproc-per-node 2 -m adapters.training.train \\
+    python -m torch.distributed.run --nproc-per-node 2 -m adapters.training.train \
         --work-dir DIR --export adapters/models/bundled
 """
 
@@ -97,7 +97,7 @@ class Trainer:
         tokens = rows[self.peers.rank :: self.peers.size]
         logits = chunked_logits(self.config, self.weights, tokens[:, :-1])
         loss = functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-        (loss / self.peers.size).backward()  # pyright: ignore[reportUnknownMemberType]
+        (loss / self.peers.size).backward()  # type: ignore[no-untyped-call]
         self.peers.total([w.grad for w in self.weights.values() if w.grad is not None])
         self._apply()
         self.steps += 1
@@ -115,7 +115,7 @@ class Trainer:
             group["lr"] = ADAM_RATE * factor
         torch.nn.utils.clip_grad_norm_(self.weights.values(), 1.0)
         self.muon.step()
-        self.adam.step()
+        self.adam.step()  # pyright: ignore[reportUnknownMemberType]
         blend = max(0.01, 1 / (self.steps + 1))
         with torch.no_grad():
             for name, weight in self.weights.items():

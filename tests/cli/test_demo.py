@@ -38,9 +38,11 @@ SMALL = DemoSize(sessions=16, turns=3, one_shots=8, max_tokens=20, pace=0.05)
 FAST = ["--device", "fake", "--model", "fake", "--sessions", "6", "--turns", "2"]
 
 
-async def run(folder: Path, *, seed: int, slots: int, pages: int) -> DemoRun:
+async def run(folder: Path, *, seed: int, slots: int, pages: int, rows: int = 6) -> DemoRun:
     device = FakeDevice(delay=0.001)
-    config = EngineConfig(max_num_seqs=6, num_slots=slots, num_pages=pages, page_size=4, seed=seed)
+    config = EngineConfig(
+        max_num_seqs=rows, num_slots=slots, num_pages=pages, page_size=4, seed=seed
+    )
     return await run_demo(
         config,
         make_plan(SMALL, seed),
@@ -71,7 +73,7 @@ async def test_with_slots_for_everybody_nothing_is_computed_again(tmp_path: Path
     What an interrupt cut off a state and the next turn absorbs is the price of the interrupt:
     the state was not lost for lack of room, so it doesn't count as computed again.
     """
-    result = await run(tmp_path, seed=1, slots=40, pages=1200)
+    result = await run(tmp_path, seed=1, slots=40, pages=1200, rows=24)
 
     assert result.report.conserved
     assert result.report.forced_parks == 0
@@ -139,7 +141,7 @@ def test_the_log_can_be_kept_and_audited_again(tmp_path: Path) -> None:
 
 def test_the_plant_exits_with_1() -> None:
     """What continuous integration would see."""
-    options = ["--sessions", "30", "--num-slots", "20", "--pace", "0.02"]
+    options = ["--num-slots", "20", "--pace", "0.05"]
     fake = ["--device", "fake", "--model", "fake"]
     result = CliRunner().invoke(main, ["demo", "--plant", "seed-rollback", *options, *fake])
 

@@ -23,7 +23,7 @@ def moment() -> Moment:
     tally = Tally(tokens=50)
     tally.saw_first_token(0.012, turn=0)
     tally.saw_first_token(0.004, turn=2)
-    tally.texts.append(("s01", "Once upon\na time"))
+    tally.texts.append(("s01", "Once upon\na time\x1b[2J"))
     stats = EngineStats(rollbacks=3, preemptions=2, forced_parks=1)
     return Moment(board=board, tally=tally, stats=stats, elapsed_s=2.0)
 
@@ -41,7 +41,7 @@ def test_the_picture_names_owners_figures_and_text() -> None:
         "50 tokens  25/s",
         "12 ms / 4 ms later",
         "3 rollbacks  2 preempted  1 parked",
-        "s01: Once upon a time",
+        "s01: Once upon a time·[2J",
     ):
         assert part in text, part
 

@@ -8,6 +8,7 @@ import io
 import re
 import sys
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import attrs
@@ -43,7 +44,7 @@ def blocks(text: str, language: str = "python") -> list[Block]:
     """The blocks of a language, in order."""
     fences = list(_FENCE.finditer(text))
     found: list[Block] = []
-    for fence, following in zip(fences, [*fences[1:], None], strict=True):
+    for fence, following in zip_longest(fences, fences[1:]):
         words = tuple(fence["info"].split())
         if words[:1] != (language,):
             continue

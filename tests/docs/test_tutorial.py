@@ -1,4 +1,4 @@
-"""The tutorial runs as it stands: every block in order, and what it prints is what the page says."""
+"""The tutorial runs as it stands: each block in order, and what it prints is what it says."""
 
 from functools import partial
 from pathlib import Path
@@ -6,15 +6,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.docs.markdown import ROOT, Block, blocks, run
+from tests.docs.devices import HAS_BUNDLED_MODEL, open_by_default
+from tests.docs.markdown import ROOT, Block, blocks, rewrite, run
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
-WEIGHTS = ROOT / "adapters" / "models" / "bundled" / "model.safetensors"
-
-
-def _run(chosen: list[Block], namespace: dict[str, object]) -> list[tuple[int, str, str | None]]:
-    """Run blocks; returns line, what was printed and what was promised."""
-    return [(each.line, run(each, namespace, page="tutorial.md"), each.output) for each in chosen]
 
 
 @pytest.fixture
@@ -28,42 +23,35 @@ def test_every_block_of_the_tutorial_prints_what_the_page_says(page: list[Block]
     """A reader who types a block in sees what is printed below it, on either event loop."""
     on_the_fake_device = [block for block in page if "bundled" not in block.words]
 
-    ran = _run(on_the_fake_device, {"__name__": "tutorial"})
-
-    assert len(ran) > 8
-    assert [(line, said) for line, said, promised in ran if said != (promised or "")] == []
-
-
-@pytest.mark.skipif(not WEIGHTS.is_file(), reason="the bundled model is not in this checkout")
-@pytest.mark.timeout(120)
-def test_the_tutorials_last_section_writes_text_with_the_bundled_model(page: list[Block]) -> None:
-    """The page ends on a real model; no output is promised, but some has to come."""
-    import adapters.torch_device.factory as torch_factory
-    from kernel import engine
-
     namespace: dict[str, object] = {"__name__": "tutorial"}
-    _run(page[:1], namespace)
-    pytest.importorskip("torch")
-    with pytest.MonkeyPatch.context() as patch:
-        # Also in a checkout that isn't installed, where no entry point leads to the device.
-        patch.setattr(
-            engine,
-            "_open_device",
-            lambda config: torch_factory.open_torch(
-                model=config.model, device=config.device, dtype=config.dtype
-            ),
-        )
-        [(_, said, _)] = _run([block for block in page if "bundled" in block.words], namespace)
+    printed = {each.line: run(each, namespace, page=TUTORIAL.name) for each in on_the_fake_device}
 
-    assert "The old lighthouse keeper said" in said
-    assert len(said.splitlines()) >= 2
+    assert len(printed) > 8
+    assert printed == {each.line: each.output or "" for each in on_the_fake_device}
 
 
-def test_the_tutorial_covers_the_public_verbs() -> None:
-    """What a newcomer needs first is shown running, not only named."""
+@pytest.mark.skipif(not HAS_BUNDLED_MODEL, reason="the bundled model is not in this checkout")
+@pytest.mark.timeout(120)
+def test_the_tutorials_last_section_writes_text_with_the_bundled_model(
+    page: list[Block], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page ends on a real model; no output is promised, but some has to come."""
+    open_by_default(monkeypatch)
+    namespace: dict[str, object] = {"__name__": "tutorial"}
+    run(page[0], namespace, page=TUTORIAL.name)
+
+    [real] = [block for block in page if "bundled" in block.words]
+    printed = run(real, namespace, page=TUTORIAL.name)
+
+    assert "The old lighthouse keeper said" in printed
+    assert len(printed) > 100
+
+
+def test_the_tutorial_shows_the_public_verbs_running() -> None:
+    """What a newcomer needs first is run, not only named."""
     code = "\n".join(block.code for block in blocks(TUTORIAL.read_text(encoding="utf-8")))
 
-    for name in (
+    wanted = (
         "engine.complete(",
         "engine.stream(",
         "engine.session(",
@@ -73,14 +61,12 @@ def test_the_tutorial_covers_the_public_verbs() -> None:
         "audit_file(",
         "BlockingEngine(",
         "scheduler.rollback(",
-    ):
-        assert name in code
+    )
+    assert [name for name in wanted if name not in code] == []
 
 
-def test_a_page_that_promises_another_output_is_found(tmp_path: Path) -> None:
-    """Guards the guard: a stale output must fail, and the rewriter must repair it."""
-    from tests.docs.markdown import rewrite
-
+def test_a_page_that_promises_another_output_is_found_and_can_be_rewritten(tmp_path: Path) -> None:
+    """Guards the guard: a stale output must differ, and the rewriter must repair it."""
     path = tmp_path / "page.md"
     path.write_text("```python\nprint(6 * 7)\n```\n\n```text\n41\n```\n", encoding="utf-8")
     [stale] = blocks(path.read_text(encoding="utf-8"))

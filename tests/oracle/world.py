@@ -5,28 +5,21 @@ it, a finished turn has exactly the tokens of a cold, solo, greedy run over the 
 """
 
 import random
-from collections.abc import Awaitable, Callable
+from typing import Literal
 
 import anyio
 import attrs
 
 from kernel import (
+    Device,
     Engine,
     EngineConfig,
-    EngineFault,
-    OpenedDevice,
-    RequestAborted,
     SamplingParams,
     Session,
-    SessionBusy,
-    SessionClosed,
-    StepError,
     TurnNotFound,
 )
 
 __all__ = ["Finished", "Plan", "World", "cold_run", "run_world"]
-
-Cold = Callable[[list[int], int], Awaitable[tuple[int, ...]]]
 
 
 @attrs.frozen(kw_only=True)
@@ -52,6 +45,21 @@ class Plan:
         """A plan of moderate size, tight pools included."""
         rng = random.Random(f"plan {seed}")
         rows = rng.choice([1, 2, 4, 8, 8])
+        if seed % 4 == 0 and uses_pages:
+            # A crowd of long one-shots on few pages: growth has to preempt.
+            rows = 8
+            return cls(
+                seed=seed,
+                num_slots=20 if uses_slots else 0,
+                num_pages=40,
+                page_size=4,
+                max_num_seqs=rows,
+                max_num_batched_tokens=rows + rng.choice([0, 8]),
+                sessions=2,
+                one_shots=10,
+                turns=2,
+                vocab=vocab,
+            )
         return cls(
             seed=seed,
             num_slots=rng.choice([1, 2, 3, 6, 20, 20]) if uses_slots else 0,
@@ -60,7 +68,7 @@ class Plan:
             max_num_seqs=rows,
             max_num_batched_tokens=rows + rng.choice([0, 1, 5, 30]),
             sessions=rng.randint(1, 6),
-            one_shots=rng.randint(0, 6),
+            one_shots=rng.choice([0, 2, 6, 10]),
             turns=rng.randint(1, 4),
             vocab=vocab,
         )
@@ -104,7 +112,7 @@ async def cold_run(engine: Engine, context: tuple[int, ...], length: int) -> tup
     return (await engine.complete(list(context), params)).token_ids
 
 
-async def run_world(plan: Plan, device: OpenedDevice) -> World:
+async def run_world(plan: Plan, device: Device) -> World:
     """Run a plan to its end on a device; the engine must be conserved throughout."""
     world = World(plan)
     async with Engine.open(plan.config(), device=device) as engine:
@@ -130,8 +138,9 @@ def _prompt(rng: random.Random, plan: Plan) -> list[int]:
     return [rng.randrange(plan.vocab) for _ in range(rng.choice([1, 2, 3, 7, 12]))]
 
 
-def _params(rng: random.Random) -> SamplingParams:
-    return SamplingParams(temperature=0, max_tokens=rng.choice([1, 2, 5, 9, 25]), ignore_eos=True)
+def _params(rng: random.Random, longest: int = 25) -> SamplingParams:
+    length = rng.choice([1, 2, 5, 9, longest])
+    return SamplingParams(temperature=0, max_tokens=length, ignore_eos=True)
 
 
 async def _dawdle(rng: random.Random) -> None:
@@ -143,11 +152,13 @@ async def _live_one_shot(world: World, engine: Engine, number: int) -> None:
     rng = random.Random(f"{world.plan.seed} one-shot {number}")
     for _ in range(world.plan.turns):
         await _dawdle(rng)
-        prompt, params = _prompt(rng, world.plan), _params(rng)
-        leave_after = rng.choice([None, None, 0, 1, 3]) if world.plan.has_faults else None
+        prompt, params = _prompt(rng, world.plan), _params(rng, 60)
+        leave_after = (
+            rng.choice([None, None, None, None, 0, 1, 3]) if world.plan.has_faults else None
+        )
         async with engine.stream(prompt, params) as out:
             read = 0
-            async for delta in out:
+            async for _ in out:
                 read += 1
                 if leave_after is not None and read > leave_after:
                     world.count("one-shot left early")
@@ -164,7 +175,9 @@ async def _live_session(world: World, engine: Engine, number: int) -> None:
     async with engine.session() as session:
         for _ in range(world.plan.turns):
             await _dawdle(rng)
-            what = rng.choice(["turn"] * 6 + ["append", "late"]) if world.plan.has_faults else "turn"
+            what = (
+                rng.choice(["turn"] * 6 + ["append", "late"]) if world.plan.has_faults else "turn"
+            )
             if what == "append":
                 prompt = _prompt(rng, world.plan)
                 await session.append(prompt)
@@ -201,7 +214,7 @@ async def _one_turn(world: World, session: Session, rng: random.Random, log: lis
     if not world.plan.has_faults:
         how = "read"
     after = rng.choice([0, 1, 2])
-    on_exit = "keep" if how == "keep" else "rollback"
+    on_exit: Literal["keep", "rollback"] = "keep" if how == "keep" else "rollback"
     received: list[int] = []
     with anyio.CancelScope() as scope:
         turn = session.turn(prompt, params, on_exit=on_exit, wait=True)
@@ -223,10 +236,7 @@ async def _one_turn(world: World, session: Session, rng: random.Random, log: lis
     if turn.has_result:
         result = turn.result
         world.count(f"turn {result.finish_reason}")
-        world.finished.append(
-            Finished((*log, *prompt), result.token_ids, result.finish_reason)
-        )
+        world.finished.append(Finished((*log, *prompt), result.token_ids, result.finish_reason))
         log += [*prompt, *result.token_ids]
         return
     world.count(f"turn left: {how}")
-

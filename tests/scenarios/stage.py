@@ -24,6 +24,7 @@ from ownership import DEVICE, NO_SLOT, ClaimView, CustodianId, SlotIndex
 from tests.scenarios.held_device import HeldDevice
 
 __all__ = [
+    "PAGE_SIZE",
     "DeviceFactory",
     "Stage",
     "cold_tokens",
@@ -35,6 +36,9 @@ __all__ = [
 
 DeviceFactory = Callable[[], OpenedDevice]
 """Opens a fresh device on each call; all of them compute alike."""
+
+PAGE_SIZE = 4
+"""Everywhere the same: the fake device reads page by page, so its tokens depend on it."""
 
 
 @attrs.define(eq=False)
@@ -112,6 +116,17 @@ class Stage:
         """Step until the device has nothing to do."""
         while self.device.waiting:
             await self.step()
+
+    async def step_until(self, condition: Callable[[], bool]) -> None:
+        """Step until something has come about."""
+        while not condition():
+            await self.step()
+
+    async def read(self, turn: RunningTurn) -> tuple[int, ...]:
+        """The tokens that a caller can have without waiting."""
+        with anyio.move_on_after(0):
+            return (await anext(turn)).token_ids
+        return ()
 
     async def advance(self, seconds: float) -> None:
         """Move the clock, and let what is due happen."""
@@ -192,7 +207,12 @@ async def open_stage(
     """Open a stage; at its end everything must be free and every noted turn right."""
     opened = open_device()
     device, clock = HeldDevice(opened.device), Clock()
-    defaults = {"log_events": False, "page_size": 4, "max_num_batched_tokens": 64, "max_num_seqs": 8}
+    defaults = {
+        "log_events": False,
+        "page_size": PAGE_SIZE,
+        "max_num_batched_tokens": 64,
+        "max_num_seqs": 8,
+    }
     async with Engine.open(
         EngineConfig(**{**defaults, **config}),
         device=OpenedDevice(device=device, tokenizer=opened.tokenizer),
@@ -217,8 +237,14 @@ async def cold_tokens(
     open_device: DeviceFactory, contexts: Sequence[tuple[Sequence[int], int]]
 ) -> list[tuple[int, ...]]:
     """Tokens of cold, solo, greedy runs: one for each (context, number of tokens)."""
-    config = EngineConfig(log_events=False, num_slots=1, max_num_seqs=1, num_pages=256)
     opened = open_device()
+    model = opened.device.model
+    config = EngineConfig(
+        log_events=False,
+        max_num_seqs=1,
+        num_pages=256 if model.uses_pages else None,
+        page_size=PAGE_SIZE,
+    )
     async with Engine.open(config, device=opened) as engine:
         results = [
             (await engine.complete(list(context), greedy(length))).token_ids if length else ()

@@ -5,6 +5,7 @@ import random
 import pytest
 import torch
 
+from adapters.models.hybrid import HybridConfig
 from adapters.torch_device.passes import PassBudget
 from kernel.step import DeviceStep, StepRow
 from tests.torch_device.bench import CONFIGS, PAGE_SIZE, Bench, Track
@@ -41,8 +42,11 @@ def test_any_mixture_of_chunks_and_decode_rows_equals_the_reference(
 @pytest.mark.parametrize("name", CONFIGS)
 def test_passes_of_a_few_tokens_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large step is cut into passes; a row may go on in the next one."""
-    tight = PassBudget(tokens=7, chunks=2, mask_cells=150, chunk_size=8)
-    monkeypatch.setattr(PassBudget, "of", staticmethod(lambda _: tight))
+
+    def tight(config: HybridConfig) -> PassBudget:
+        return PassBudget(tokens=7, chunks=2, mask_cells=150, chunk_size=8)
+
+    monkeypatch.setattr(PassBudget, "of", tight)
     bench, draw = Bench(name), random.Random(5)
     tracks = [bench.sequence(draw.randint(20, 50), seed=10 + number) for number in range(4)]
 

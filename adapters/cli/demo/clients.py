@@ -51,7 +51,7 @@ async def _run_one_shot(engine: Engine, plan: OneShotPlan, tally: Tally) -> None
     tally.one_shots += 1
     try:
         with _connection(turn) as connection:
-            async with engine.stream(turn.prompt, _params(turn)) as stream:
+            async with engine.stream(turn.prompt, _params(turn), request_id=plan.name) as stream:
                 await _listen(stream, None, plan.name, turn, 0, tally)
         if connection.cancelled_caught:
             tally.cancelled += 1
@@ -66,7 +66,8 @@ async def _take_turn(
     tally.fates[plan.fate] += 1
     try:
         with _connection(plan) as connection:
-            async with session.turn(plan.prompt, _params(plan)) as turn:
+            request_id = f"{name}.{number + 1}"
+            async with session.turn(plan.prompt, _params(plan), request_id=request_id) as turn:
                 received = await _listen(turn, session, name, plan, number, tally)
             if plan.fate is Fate.LATE_INTERRUPT:
                 # The user spoke while the end of the text was still being read aloud.

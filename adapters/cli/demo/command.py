@@ -22,7 +22,7 @@ __all__ = ["demo"]
 
 ROWS = 16
 SLOTS = 26
-PAGES = 90
+PAGES = 64
 """Too few of each: sessions outnumber slots, and running turns outgrow the pages."""
 
 
@@ -30,7 +30,7 @@ PAGES = 90
 @click.option("--sessions", type=click.IntRange(min=0), default=36, show_default=True)
 @click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option("--one-shots", type=click.IntRange(min=0), default=24, show_default=True)
-@click.option("--max-tokens", type=click.IntRange(min=2), default=40, show_default=True)
+@click.option("--max-tokens", type=click.IntRange(min=2), default=56, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True, help="What the clients do, when.")
 @click.option("--pace", type=float, default=1.0, show_default=True, help="Factor on pauses.")
 @click.option("--limit-s", type=float, default=60.0, show_default=True, help="Seconds at most.")

@@ -8,29 +8,30 @@ import attrs
 __all__ = ["DemoSize", "Fate", "OneShotPlan", "Plan", "SessionPlan", "TurnPlan", "make_plan"]
 
 OPENINGS = (
-    "Once upon a time there was",
-    "The old lighthouse keeper said",
+    "In the beginning",
+    "And it came to pass in those days, that",
     "It is a truth universally acknowledged, that",
-    "In the beginning of the year",
-    "The function returns",
-    "When the rain had stopped,",
-    "A good library",
-    "She opened the letter and",
-    "To install the package,",
-    "The captain looked at the sea and",
-    "If the file does not exist,",
-    "My dear friend,",
+    "My dear Mr. Bennet,",
+    "And the king said unto",
+    "Elizabeth was surprised to",
+    "The word of the LORD came unto me, saying,",
+    "Emma could not help",
+    "Blessed is the man that",
+    "Mrs. Weston was",
+    "Now there was a certain man of",
+    "Sir Walter Elliot,",
 )
 FOLLOW_UPS = (
-    " And then",
+    " And he said,",
     " But the next morning",
-    "\n\nNote that",
-    " He replied that",
-    " After a while,",
-    " The reason is that",
-    "\n\nFor example,",
+    "\n\nThen",
+    " She replied that",
+    " Therefore",
+    " And when they heard it,",
+    " In the evening",
     " Nobody knew why, but",
 )
+"""In the manner of the books that the bundled model was trained on."""
 
 
 class Fate(Enum):
@@ -139,7 +140,7 @@ def _one_shot(size: DemoSize, seed: int, number: int) -> OneShotPlan:
     turn = _turn(size, draw, OPENINGS, _ONE_SHOT_FATES)
     # One-shots come in all along, beside sessions of which each has turns yet to take.
     return OneShotPlan(
-        name=name, turn=attrs.evolve(turn, pause_s=draw.uniform(0.0, 8.0) * size.pace)
+        name=name, turn=attrs.evolve(turn, pause_s=draw.uniform(0.0, 6.0) * size.pace)
     )
 
 
@@ -153,6 +154,6 @@ def _turn(
         fate=fate,
         after_tokens=draw.randint(1, max(1, size.max_tokens // 3)),
         after_s=draw.uniform(0.0, 1.0) * size.pace,
-        pause_s=draw.uniform(0.2, 2.0) * size.pace,
+        pause_s=draw.uniform(0.1, 1.4) * size.pace,
         seed=draw.getrandbits(32),
     )

@@ -133,7 +133,10 @@ def picture(moment: Moment, *, width: int) -> RenderableType:
     """The whole display."""
     return Group(
         Panel(Text("\n".join(_figures(moment))), title=f"tenure demo  {moment.elapsed_s:.1f} s"),
-        Panel(_slots(moment.board, width), title=f"who owns which slot  ({_owners(moment)})"),
+        Panel(
+            _slots(moment.board, width),
+            title=f"who owns which slot  ({_owners(moment)}; * on the device)",
+        ),
         Panel(_texts(moment.tally, width), title="what they were told"),
     )
 
@@ -155,8 +158,13 @@ def _cell(slot: int, cell: Cell) -> Text:
 
 
 def _texts(tally: Tally, width: int) -> Text:
-    lines = [f"{name}: {' '.join(text.split())}"[: width - 6] for name, text in tally.texts]
+    lines = [f"{name}: {_plain(text)}"[: width - 6] for name, text in tally.texts]
     return Text("\n".join(lines) or "...")
+
+
+def _plain(text: str) -> str:
+    """One line without control characters: a model may say anything, and a terminal obeys."""
+    return "".join(char if char.isprintable() else "·" for char in " ".join(text.split()))
 
 
 def _figures(moment: Moment) -> tuple[str, str]:

@@ -1,0 +1,49 @@
+"""The README's example runs as it stands, and the README says what a user has to know first."""
+
+from functools import partial
+
+import anyio
+import pytest
+
+from tests.docs.devices import open_by_default
+from tests.docs.markdown import ROOT, blocks, run
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.timeout(120)
+def test_the_example_runs_as_it_stands(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the first thing that anybody runs; on the bundled model where the checkout has it."""
+    monkeypatch.setattr(anyio, "run", partial(anyio.run, backend=anyio_backend))
+    open_by_default(monkeypatch)
+    [example] = blocks(README)
+
+    printed = run(example, {"__name__": "__main__"}, page="README.md")
+
+    assert printed.count("Usage(prompt_tokens=") == 2
+    second = printed.split("Usage(")[2]
+    assert "cached_tokens=0" not in second
+
+
+def test_the_example_has_fifteen_lines() -> None:
+    """An example that has grown is no longer an example."""
+    [example] = blocks(README)
+
+    assert len(example.code.splitlines()) <= 15
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "make demo",
+        "make test",
+        "`kernel` and `adapters`",
+        "tenure info",
+        "Apache-2.0",
+        "sglang/pull/23327",
+        "working BatchOwned",
+    ],
+)
+def test_the_readme_says_what_a_user_has_to_know_first(said: str) -> None:
+    """Two commands, whose names clash, the licence, the motive and the picture of a turn."""
+    assert said in README

@@ -1,0 +1,98 @@
+"""Run many random worlds and judge every finished turn in them."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import anyio
+import attrs
+import torch
+
+from adapters.fake_device import FakeDevice
+from kernel import Engine, EngineConfig
+from kernel.step import Device
+from tests.oracle.tiny_model import TinyModel
+from tests.oracle.world import Finished, Plan, cold_run, run_world
+
+__all__ = ["Tally", "judge_fake_worlds", "judge_torch_worlds"]
+
+WORLD_TIMEOUT_S = 120
+KINDS: tuple[tuple[str, ...], ...] = (
+    ("mamba2", "attention", "mamba2"),
+    ("mamba2", "mamba2"),
+    ("attention", "attention"),
+)
+"""Hybrid, recurrent only (no pages), attention only (no slots)."""
+
+
+@attrs.define
+class Tally:
+    """Sums over worlds."""
+
+    schedules: int = 0
+    turns: int = 0
+    tokens: int = 0
+    differing: int = 0
+    ties: int = 0
+    events: Counter[str] = attrs.field(factory=Counter[str])
+    wrong_seeds: list[int] = attrs.field(factory=list[int])
+
+
+async def judge_fake_worlds(seeds: Iterable[int]) -> Tally:
+    """Worlds on the fake device, judged by cold solo runs on a second one."""
+    tally = Tally()
+    for seed in seeds:
+        plan = Plan.draw(seed, vocab=1000)
+        device = FakeDevice(eos_token_ids=(), delay=None if seed % 2 else 0.0)
+        finished = await _run(tally, plan, device)
+        solo = EngineConfig(num_slots=1, num_pages=400, page_size=plan.page_size, max_num_seqs=1)
+        async with Engine.open(solo, device=FakeDevice(eos_token_ids=())) as cold:
+            for turn in finished:
+                expected = await cold_run(cold, turn.context, len(turn.tokens))
+                _count(tally, seed, len(turn.tokens), int(turn.tokens != expected), 0)
+        if device.poison_reads:
+            tally.wrong_seeds.append(seed)
+    return tally
+
+
+async def judge_torch_worlds(
+    seeds: Iterable[int], *, dtype: str, progress: Callable[[int], None] = lambda seed: None
+) -> Tally:
+    """Worlds on tiny random models, judged by one plain forward pass in float64."""
+    tally = Tally()
+    models = [TinyModel(7 + number, layer_types=kind) for number, kind in enumerate(KINDS)]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for seed in seeds:
+            model = models[seed % 5 if seed % 5 < len(models) else 0]
+            kinds = model.config.layer_types
+            plan = Plan.draw(
+                seed,
+                vocab=model.config.vocab_size,
+                uses_slots="mamba2" in kinds,
+                uses_pages="attention" in kinds,
+            )
+            for turn in await _run(tally, plan, model.device(dtype)):
+                verdict = model.judge(turn)
+                _count(tally, seed, verdict.tokens, verdict.differing, verdict.ties)
+            progress(seed)
+    finally:
+        torch.set_num_threads(threads)
+    return tally
+
+
+async def _run(tally: Tally, plan: Plan, device: Device) -> list[Finished]:
+    with anyio.fail_after(WORLD_TIMEOUT_S):
+        world = await run_world(plan, device)
+    tally.schedules += 1
+    tally.turns += len(world.finished)
+    tally.events.update(world.events)
+    return [turn for turn in world.finished if turn.tokens]
+
+
+def _count(tally: Tally, seed: int, tokens: int, differing: int, ties: int) -> None:
+    tally.tokens += tokens
+    tally.differing += differing
+    tally.ties += ties
+    if differing > ties:
+        tally.wrong_seeds.append(seed)

@@ -1,0 +1,36 @@
+"""The oracle: every finished turn equals a cold, solo, greedy run of the same history."""
+
+import pytest
+
+from tests.oracle.runs import judge_fake_worlds, judge_torch_worlds
+
+
+@pytest.mark.timeout(60)
+async def test_fake_worlds_equal_cold_runs() -> None:
+    """Cancels, interrupts, preemptions and give-ups leave no trace in anybody's tokens."""
+    tally = await judge_fake_worlds(range(80))
+
+    assert tally.wrong_seeds == []
+    assert tally.turns > 500
+    for event in ("preemptions", "forced_parks", "turn interrupt", "late interrupt"):
+        assert tally.events[event] > 0, event
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_torch_worlds_equal_one_forward_pass_in_float64() -> None:
+    """The same on real models: hybrid, recurrent-only and attention-only."""
+    tally = await judge_torch_worlds(range(40), dtype="float64")
+
+    assert tally.wrong_seeds == []
+    assert tally.tokens > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_two_hundred_torch_schedules_in_float64() -> None:
+    """The number that the promise is stated for; ``python -m tests.oracle`` prints the tally."""
+    tally = await judge_torch_worlds(range(1000, 1200), dtype="float64")
+
+    assert tally.wrong_seeds == []
