@@ -89,6 +89,7 @@ class Core:
         self.counters = Counters()
         self.session_counters = SessionCounters()
         self.sessions: dict[SessionId, SessionActor] = {}
+        self.num_sessions = 0
         self.quarantine = Quarantine(self.ledger)
         self.dispatcher = Dispatcher(
             environment,
@@ -135,8 +136,8 @@ class Core:
             SessionExists: the id is taken.
         """
         self.door.check_open()
-        if not is_one_shot and len(self.sessions) >= self.config.max_sessions:
-            raise TooManySessions(open_sessions=len(self.sessions), limit=self.config.max_sessions)
+        if not is_one_shot and self.num_sessions >= self.config.max_sessions:
+            raise TooManySessions(open_sessions=self.num_sessions, limit=self.config.max_sessions)
         if session_id in self.sessions:
             raise SessionExists(session_id=session_id)
         actor = SessionActor(
@@ -152,6 +153,7 @@ class Core:
             on_end=self._session_ended,
         )
         self.sessions[session_id] = actor
+        self.num_sessions += not is_one_shot
         self.dispatcher.spawn(actor)
         return actor
 
@@ -179,7 +181,8 @@ class Core:
         return actor if isinstance(actor, Scheduler) else None
 
     def _session_ended(self, session_id: SessionId) -> None:
-        self.sessions.pop(session_id, None)
+        actor = self.sessions.pop(session_id, None)
+        self.num_sessions -= actor is not None and not actor.is_one_shot
 
     def _new_scheduler(self) -> Scheduler:
         bound = 64 + 8 * (self.config.max_sessions + self.config.max_num_queued_reqs)

@@ -10,6 +10,7 @@ import anyio
 import anyio.lowlevel
 import structlog
 
+from kernel import checks
 from kernel.actor import Address
 from kernel.core import Core
 from kernel.detokenizer import IncrementalDetokenizer
@@ -190,15 +191,15 @@ class Desk:
     def _token_ids(self, prompt: str | Sequence[int]) -> Sequence[int]:
         if isinstance(prompt, str):
             return self.tokenizer.encode(prompt) if prompt else []
+        tokens = checks.token_ids("prompt", prompt)
         vocab = self.core.model.vocab_size
-        for token in prompt:
-            if not 0 <= token < vocab:
-                raise ValidationError(
-                    parameter="prompt",
-                    value=token,
-                    why=f"a token id of {self.core.model.name} is 0 to {vocab - 1}",
-                )
-        return list(prompt)
+        if tokens and max(tokens) >= vocab:
+            raise ValidationError(
+                parameter="prompt",
+                value=max(tokens),
+                why=f"a token id of {self.core.model.name} is 0 to {vocab - 1}",
+            )
+        return tokens
 
 
 _TIMEOUTS: tuple[Literal["queue_timeout_s", "timeout_s", "stall_timeout_s"], ...] = (

@@ -17,7 +17,7 @@ def stats(core: Core) -> EngineStats:
         num_requests_running=len(scheduler.roster.running) if scheduler else 0,
         num_requests_waiting=len(scheduler.roster.waiting) if scheduler else 0,
         num_queued_tokens=core.door.queued_tokens,
-        num_sessions=sum(not actor.is_one_shot for actor in core.sessions.values()),
+        num_sessions=core.num_sessions,
         slots_total=capacity.slots,
         slots_free=audit.free_slots,
         slots_batch=audit.batch,

@@ -109,12 +109,13 @@ class Room:
                 break
             gain.claim(claims[junior.id])
             victims.append(junior)
-        if not wanted.has_memory(gain) and isinstance(turn.base, BaseName):
+        own = turn.base
+        if not wanted.has_memory(gain) and isinstance(own, BaseName) and self._may_ask(own):
             # A turn that runs has copied its base, and loses nothing but the way back.
             if not runs:
                 wanted.pages = self._short_of_pages(self._view.pages_needed(need, ZEROS))
-            gain.base(turn.base)
-            asks.append(turn.base)
+            gain.base(own)
+            asks.append(own)
         if not wanted.is_met_by(gain, len(victims)):
             return None
         return Moves(tuple(asks), tuple(victims))
@@ -139,7 +140,11 @@ class Room:
                 yield junior
 
     def _resting_for(self, turn: OpenTurn) -> list[BaseName]:
-        """States that may be asked for, the cheapest loss first; never the turn's own base."""
+        """States that may be asked for, the cheapest loss first; never the turn's own base.
+
+        A pinned state would only drain: asking for it costs its session something and brings
+        nothing before the copy has landed, and then it can be asked for anyway.
+        """
         newest: dict[CustodianId, int] = {}
         resting = self._view.resting()
         for base in resting:
@@ -154,5 +159,9 @@ class Room:
                 return 3
             return 2 if base.holder in running else 1
 
-        candidates = (base for base in resting if base != turn.base and base not in self.asked)
+        candidates = (base for base in resting if base != turn.base and self._may_ask(base))
         return sorted(candidates, key=loss)
+
+    def _may_ask(self, base: BaseName) -> bool:
+        view = self._view.find_base(base)
+        return base not in self.asked and view is not None and not view.pinned

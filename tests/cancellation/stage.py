@@ -15,7 +15,7 @@ __all__ = ["CONFIG", "GREEDY", "Stage", "open_stage"]
 CONFIG = EngineConfig(
     model="fake",
     num_slots=3,
-    num_pages=40,
+    num_pages=12,
     page_size=4,
     max_num_seqs=3,
     max_num_batched_tokens=8,
@@ -23,7 +23,7 @@ CONFIG = EngineConfig(
 GREEDY = SamplingParams(temperature=0, max_tokens=4, ignore_eos=True)
 
 
-@attrs.frozen
+@attrs.define
 class Stage:
     """The engine, its device, and the session that is to stay whole."""
 
@@ -39,20 +39,22 @@ class Stage:
         assert info.position <= max(0, info.num_tokens - 1), info
 
     async def check_tokens(self) -> None:
-        """The session's next turn has the tokens of a cold run over its log."""
+        """The session's next turn has the tokens of a cold run over its log; then a fresh one."""
         log = self.engine.core.session(SessionId(self.shared.session_id)).state.log.tolist()
         async with self.shared.turn([7], GREEDY) as turn:
             warm = (await turn.wait()).token_ids
         cold = (await self.engine.complete([*log, 7], GREEDY)).token_ids
         assert warm == cold
-        await self.shared.interrupt(0)
+        await self.shared.close()
+        self.shared = await self.engine.session().__aenter__()
 
 
 @asynccontextmanager
 async def open_stage(device: FakeDevice, config: EngineConfig = CONFIG) -> AsyncGenerator[Stage]:
     """An engine that must hold nothing when the block is left."""
     async with Engine.open(config, device=device) as engine:
-        async with engine.session() as shared:
-            yield Stage(engine, device, shared)
+        stage = Stage(engine, device, await engine.session().__aenter__())
+        yield stage
+        await stage.shared.close()
         await engine.settle()
         assert_nothing_held(engine, device=device)

@@ -82,8 +82,9 @@ class Stage:
     # Moves
 
     async def settle(self) -> None:
-        """Let all mail be handled, then count."""
-        await self.engine.settle()
+        """Let all mail be handled (a step in flight stays there), then count."""
+        while not self.engine.core.dispatcher.is_quiet:
+            await anyio.lowlevel.checkpoint()
         self.check()
 
     async def step(self, count: int = 1) -> None:
