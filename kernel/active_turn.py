@@ -1,10 +1,7 @@
-"""The one turn that a session runs: its bookkeeping, its alarms, and how it is put together."""
-
-from collections.abc import Callable
+"""The one turn that a session runs: its bookkeeping, and how it is put together."""
 
 import attrs
 
-from kernel.actor import Timer
 from kernel.errors import (
     PromptTooLong,
     QueueTimeout,
@@ -14,7 +11,7 @@ from kernel.errors import (
     ValidationError,
 )
 from kernel.ids import TurnId
-from kernel.messages import AlarmKind, CancelReason
+from kernel.messages import CancelReason
 from kernel.output_buffer import TurnEnd
 from kernel.outputs import FinishReason
 from kernel.reply import Reply
@@ -49,7 +46,6 @@ class ActiveTurn:
     keep: int | None = None
     """What an accepted interrupt keeps at most; ``None``: all."""
     interrupts: list[Reply[int]] = attrs.field(factory=list[Reply[int]])
-    alarms: dict[AlarmKind, Timer] = attrs.field(factory=dict[AlarmKind, Timer])
 
     @property
     def id(self) -> TurnId:
@@ -75,17 +71,6 @@ class ActiveTurn:
             kept, reason, stop_reason = hit.kept_tokens, "stop", hit.stop
         return TurnEnd(reason, kept, stop_reason)
 
-    def arm(self, kind: AlarmKind, timer: Timer) -> None:
-        """Replace the alarm of a kind."""
-        self.disarm(kind)
-        self.alarms[kind] = timer
-
-    def disarm(self, kind: AlarmKind) -> None:
-        """Cancel the alarm of a kind, if it is armed."""
-        timer = self.alarms.pop(kind, None)
-        if timer is not None:
-            timer.cancel()
-
     def facts(self, end: TurnEnd | None) -> dict[str, object]:
         """What an event says of the turn: ids, counts and times; never text or tokens."""
         output = self.request.output
@@ -110,8 +95,6 @@ class ActiveTurn:
 
     def settle(self, end: TurnEnd) -> None:
         """Tell everybody who waits for this turn how it ended."""
-        for kind in tuple(self.alarms):
-            self.disarm(kind)
         self.request.output.finish(end)
         for reply in self.interrupts:
             if end.error is not None:
@@ -145,7 +128,6 @@ def open_turn(
     *,
     session: CustodianId,
     turn_number: int,
-    now: Callable[[], float],
 ) -> OpenTurn:
     """Put a turn together for the scheduler.
 
@@ -192,5 +174,7 @@ def open_turn(
         absorbed_before=state.absorbed,
         priority=request.priority,
         tenant=request.tenant,
-        deadline_s=None if request.timeout_s is None else now() + request.timeout_s,
+        deadline_s=(
+            None if request.timeout_s is None else request.output.submitted_at + request.timeout_s
+        ),
     )

@@ -16,7 +16,8 @@ from typing import Literal, assert_never, final
 import attrs
 
 from kernel.active_turn import ActiveTurn, SessionLimits, cancelled_end, open_turn
-from kernel.actor import Actor, Address, System, Timer
+from kernel.actor import Actor, Address, System
+from kernel.deadlines import Deadlines
 from kernel.door import Door
 from kernel.errors import (
     ClientError,
@@ -110,11 +111,9 @@ class SessionActor(Actor[SessionMessage]):
         self._door = door
         self._counters = counters
         self._probe = probe
-        self._idle_timeout_s = idle_timeout_s
-        self._idle_timer: Timer | None = None
-        self._rests = 0
         self._on_end = on_end
-        self._arm_idle()
+        self._deadlines = Deadlines(system, self._here, name, idle_timeout_s)
+        self._deadlines.rest()
 
     @property
     def phase(self) -> Literal["idle", "queued", "running", "closed"]:
@@ -151,7 +150,7 @@ class SessionActor(Actor[SessionMessage]):
             case TurnAlarm():
                 self._alarm(message.turn, message.kind)
             case ForgetIdle():
-                if message.rest == self._rests and self.active is None:
+                if self._deadlines.is_this_rest(message.rest) and self.active is None:
                     self._close(SessionClosed(session_id=self.session_id, why="idle timeout"))
             case CloseSession():
                 error = message.error or SessionClosed(session_id=self.session_id)
@@ -203,6 +202,7 @@ class SessionActor(Actor[SessionMessage]):
             self._start(request)
         elif request.wait or active.is_interrupted:
             self.waiting.append(request)
+            self._deadlines.begin(request)
             request.accepted.answer(None)
         else:
             busy = SessionBusy(session_id=self.session_id, turn_id=active.id)
@@ -216,16 +216,15 @@ class SessionActor(Actor[SessionMessage]):
                 self._limits,
                 session=self.name,
                 turn_number=self.turns,
-                now=self.system.now,
             )
         except ClientError as error:
             self._turn_away(request, error)
             if self.is_one_shot:
                 self._close(error)
             return
-        self._rests += 1
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        self._deadlines.wake()
+        self._deadlines.end(request.id)
+        self._deadlines.begin(request)
         self.last = None
         self.last_used_at = self.system.now()
         self.active = active = ActiveTurn(request)
@@ -240,7 +239,6 @@ class SessionActor(Actor[SessionMessage]):
             self._extend_log(0)
             self._conclude(TurnEnd("length", 0))
             return
-        self._arm_alarms(active)
         if self._tell_scheduler(Submit(turn)):
             self._door.leave(request.id)
             gone = EngineFault(actor=SCHEDULER, why="it is not running")
@@ -248,6 +246,7 @@ class SessionActor(Actor[SessionMessage]):
 
     def _turn_away(self, request: TurnRequest, error: BaseException) -> None:
         self._door.leave(request.id)
+        self._deadlines.end(request.id)
         request.accepted.fail(error)
         request.output.finish(TurnEnd("error", 0, error=error))
 
@@ -303,6 +302,7 @@ class SessionActor(Actor[SessionMessage]):
             self._counters.cancelled += 1
         else:
             self._counters.failed += 1
+        self._deadlines.end(active.id)
         active.settle(end)
         self._report("turn.ended", active, end)
         self.last_used_at = self.system.now()
@@ -313,7 +313,7 @@ class SessionActor(Actor[SessionMessage]):
         while self.waiting and self.active is None:
             self._start(self.waiting.popleft())
         if self.active is None:
-            self._arm_idle()
+            self._deadlines.rest()
 
     def _commit_phase(self, message: PhaseAbsorbed) -> None:
         if not self._is_active(message.turn):
@@ -334,6 +334,7 @@ class SessionActor(Actor[SessionMessage]):
             if request.id == message.turn:
                 self.waiting.remove(request)
                 self._door.leave(request.id)
+                self._deadlines.end(request.id)
                 request.output.finish(cancelled_end(request, message.reason))
                 self._counters.cancelled += 1
                 return
@@ -394,12 +395,12 @@ class SessionActor(Actor[SessionMessage]):
             self._tell_scheduler(Cancel(active.id))
             self._counters.cancelled += 1
             end = TurnEnd("abort", 0, error=error)
+            self._deadlines.end(active.id)
             active.settle(end)
             self._report("turn.ended", active, end)
         while self.waiting:
             self._turn_away(self.waiting.popleft(), error)
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        self._deadlines.wake()
         self.state.close()
         self.system.retire(self)
         self._on_end(self.session_id)
@@ -413,50 +414,13 @@ class SessionActor(Actor[SessionMessage]):
             self._conclude(TurnEnd("error", 0, error=fault))
         self._tell_scheduler(Rested())
 
-    # Time
-
-    def _arm_alarms(self, active: ActiveTurn) -> None:
-        request = active.request
-        if request.queue_timeout_s is not None:
-            self._arm(active, "queue_timeout", request.queue_timeout_s)
-        if request.timeout_s is not None:
-            self._arm(active, "timeout", request.timeout_s)
-        if request.stall_timeout_s is not None:
-            self._arm(active, "stall_timeout", request.stall_timeout_s)
-
-    def _arm(self, active: ActiveTurn, kind: AlarmKind, after_s: float) -> None:
-        alarm = TurnAlarm(active.id, kind)
-        at = self.system.now() + after_s
-        active.arm(
-            kind,
-            self.system.call_at(at, lambda: self.system.post(self._here, alarm, self.name)),
-        )
-
     def _alarm(self, turn: TurnId, kind: AlarmKind) -> None:
         active = self.active
-        if active is None or active.id != turn:
-            return
-        output, request = active.request.output, active.request
-        if kind == "queue_timeout" and output.admitted_at is not None:
-            return
-        if kind == "stall_timeout" and request.stall_timeout_s is not None:
-            waited = 0.0
-            if output.unread_since is not None:
-                waited = self.system.now() - output.unread_since
-            if waited < request.stall_timeout_s:
-                self._arm(active, kind, request.stall_timeout_s - waited)
+        requests = [active.request] if active is not None else []
+        for request in (*requests, *self.waiting):
+            if request.id == turn and self._deadlines.has_passed(request, kind):
+                self._cancel(CancelTurn(turn, kind))
                 return
-        self._cancel(CancelTurn(turn, kind))
-
-    def _arm_idle(self) -> None:
-        if self._idle_timeout_s is None:
-            return
-        self._rests += 1
-        forget = ForgetIdle(self._rests)
-        at = self.system.now() + self._idle_timeout_s
-        self._idle_timer = self.system.call_at(
-            at, lambda: self.system.post(self._here, forget, self.name)
-        )
 
     def _report(self, event: str, active: ActiveTurn, end: TurnEnd | None) -> None:
         """One event for a turn's start and one for its end; counts and times, no text."""

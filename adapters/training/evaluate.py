@@ -27,6 +27,7 @@ from adapters.training.chunked import chunked_logits
 from adapters.training.corpus import Document, read_corpus
 from adapters.training.data import encode_documents
 from adapters.training.tokenizer import TOKENIZER_FILE
+from adapters.torch_device.factory import open_torch
 from kernel import Engine, EngineConfig, SamplingParams
 
 __all__ = ["bits_per_byte", "evaluate", "known_words", "words"]
@@ -86,7 +87,9 @@ async def sample_words(model: Path, seed: int) -> tuple[list[str], list[str]]:
     """The first 5,000 whole words of texts sampled from nothing, and the texts."""
     texts: list[str] = []
     found: list[str] = []
-    async with Engine.open(EngineConfig(model=str(model))) as engine:
+    opened = open_torch(model=str(model), device="cpu", dtype="float32")
+    config = EngineConfig(model=str(model), log_events=False)
+    async with Engine.open(config, device=opened) as engine:
         while len(found) < WORDS:
             params = [
                 SamplingParams(
@@ -99,6 +102,7 @@ async def sample_words(model: Path, seed: int) -> tuple[list[str], list[str]]:
                 cut = output.finish_reason == "length"
                 whole = output.text.rsplit(" ", 1)[0] if cut else output.text
                 found.extend(words(whole))
+    opened.device.close()
     return found[:WORDS], texts
 
 

@@ -5,9 +5,11 @@ from functools import partial
 
 import anyio
 import pytest
+from anyio.abc import TaskGroup
 
 from adapters.fake_device import FakeDevice
 from kernel import shell
+from kernel.step import DeviceStep
 from tests.cancellation.killing import Victim, start, tick
 from tests.cancellation.operations import OPERATIONS, Scene
 from tests.cancellation.stage import Stage, open_stage
@@ -35,7 +37,65 @@ async def test_a_caller_killed_at_any_await_leaves_nothing_behind(
                 error.add_note(f"{name}, killed after {ticks} ticks")
                 raise
             ticks += 1
-            if stage.shared.info.num_tokens > 5000:
+            if stage.shared.info.num_tokens > 60:
                 await stage.check_tokens()
         await stage.check_tokens()
-        print(name, ticks)
+
+
+DEVICES = {
+    "inline": lambda: FakeDevice(eos_token_ids=()),
+    "timer": lambda: FakeDevice(eos_token_ids=(), delay=lambda step: 0.0),
+    "thread": lambda: FakeDevice(eos_token_ids=(), mode="thread", delay=_some_time),
+}
+
+
+def _some_time(step: DeviceStep) -> float:
+    """Up to half a millisecond, as if drawn: the thread and the loop drift against each other."""
+    return (step.step * 7919 % 11) / 22_000
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+@pytest.mark.parametrize("seed", range(2))
+async def test_thousands_of_callers_killed_at_random_ticks_leave_nothing_behind(
+    seed: int, kind: str, anyio_backend: str
+) -> None:
+    """Many at once, some killed twice, while the device is anywhere in its step."""
+    rng = random.Random(f"{seed} {kind}")
+    async with open_stage(DEVICES[kind]()) as stage, anyio.create_task_group() as tasks:
+        kills = 0
+        for number in range(25):
+            kills += await _massacre(stage, rng, anyio_backend, tasks, victims=24)
+            try:
+                await stage.check_rest()
+                await stage.check_tokens()
+            except AssertionError as error:
+                error.add_note(f"seed {seed}, {kind}, after round {number}")
+                raise
+        print(kind, seed, kills)
+
+
+async def _massacre(
+    stage: Stage, rng: random.Random, backend: str, tasks: TaskGroup, *, victims: int
+) -> int:
+    """Start victims one by one and kill most of them, each at a random tick of its life."""
+    crowd: list[Victim] = []
+    kills = 0
+    for _ in range(victims):
+        scene = Scene(stage.engine, stage.shared, random.Random(rng.random()))
+        operation = OPERATIONS[rng.choice(sorted(OPERATIONS))]
+        crowd.append(start(backend, tasks, partial(operation, scene)))
+        for _ in range(rng.choice([0, 0, 1, 2, 5])):
+            await tick()
+        for victim in rng.sample(crowd, k=rng.randint(0, min(2, len(crowd)))):
+            kills += not victim.is_done
+            victim.kill()
+    for victim in crowd:
+        if rng.random() < 0.7:
+            kills += not victim.is_done
+            victim.kill()
+            if rng.random() < 0.3:
+                await tick()
+                victim.kill()
+    for victim in crowd:
+        await victim.wait()
+    return kills

@@ -146,10 +146,9 @@ class Stage:
         assert audit.conserved, audit.problems
         slots = self.engine.core.limits.num_slots
         if slots:
-            held = audit.batch + audit.session + audit.cache + audit.draining + audit.quarantined
+            held = audit.batch + audit.session + audit.cache + audit.draining
             assert audit.free_slots + held == slots, audit
-            owned = len(self.owners())
-            assert owned + audit.free_slots + audit.draining + audit.quarantined == slots, audit
+            assert len(self.owners()) + audit.free_slots + audit.draining == slots, audit
         assert self.engine.core.ledger.view.counters.reclaimed == 0
 
     def owners(self) -> dict[SlotIndex, CustodianId]:
@@ -213,6 +212,8 @@ async def open_stage(
         "page_size": PAGE_SIZE,
         "max_num_batched_tokens": 64,
         "max_num_seqs": 8,
+        # The clock is moved far, with steps in flight that the test holds.
+        "step_timeout_s": 1e6,
     }
     async with Engine.open(
         EngineConfig(**{**defaults, **config}),
