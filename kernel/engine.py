@@ -13,7 +13,7 @@ from kernel.config import EngineConfig
 from kernel.core import Core
 from kernel.desk import Desk, RequestOptions
 from kernel.environment import Environment
-from kernel.errors import ModelError, SessionNotFound, ValidationError
+from kernel.errors import EngineClosed, ModelError, SessionNotFound, ValidationError
 from kernel.generation import Generation
 from kernel.ids import SessionId, TurnId
 from kernel.messages import CancelTurn
@@ -21,7 +21,7 @@ from kernel.opening import make_probe, open_device
 from kernel.outputs import EngineStats, Health, RequestOutput, SessionInfo
 from kernel.params import SamplingParams
 from kernel.request import CALLER, RunningTurn
-from kernel.shell import Shell
+from kernel.shell import ENDED_UNASKED, Shell
 from kernel.step import Device, OpenedDevice, Tokenizer
 from kernel.streaming_session import Session
 from ownership import AuditReport
@@ -64,6 +64,7 @@ class Engine:
         Raises:
             ModelError: the model can't be opened.
             ValidationError: the configuration contradicts itself or the model.
+            EngineClosed: at the end of the block: the dispatcher's own task was cancelled.
         """
         config = config or EngineConfig()
         environment = environment or Environment()
@@ -74,22 +75,27 @@ class Engine:
         tokenizer = opened.tokenizer if opened is not None else None
         if backend is None or isinstance(backend, OpenedDevice):
             raise ModelError(f"no device for {config.device!r}")
-        core = Core(config, backend, environment, make_probe(config, logger, environment))
-        shell = Shell(core)
         failed: BaseException | None = None
+        is_cancelled = False
         try:
+            core = Core(config, backend, environment, make_probe(config, logger, environment))
+            shell = Shell(core)
+            engine = cls(core, shell, tokenizer)
             async with anyio.create_task_group() as tasks:
-                await tasks.start(shell.run)
-                engine = cls(core, shell, tokenizer)
                 try:
+                    await tasks.start(shell.run)
                     yield engine
                 except (GeneratorExit, anyio.get_cancelled_exc_class()):
+                    is_cancelled = True
                     raise
                 except BaseException as error:
                     # Raised after the task group, which would wrap the caller's error in a group.
                     failed = error
                 finally:
                     await engine.aclose()
+            if failed is None and (is_cancelled or shell.ended_unasked):
+                # The task group itself cancelled the block; that must not look like a normal end.
+                failed = EngineClosed(why=ENDED_UNASKED)
         finally:
             if device is None:
                 backend.close()
@@ -289,13 +295,17 @@ class Engine:
         """
         core = self.core
         core.door.close(core.failure)
-        with anyio.move_on_after(drain_timeout_s):
-            await self._shell.until(lambda: not core.open_turns)
-        if self._shell.is_running:
-            core.close_sessions()
-            with anyio.move_on_after(core.config.stop_timeout_s, shield=True):
-                await self._shell.until(lambda: core.dispatcher.is_quiet and core.device_is_idle)
-        self._shell.stop()
+        try:
+            with anyio.move_on_after(drain_timeout_s):
+                await self._shell.until(lambda: not core.open_turns)
+            if self._shell.is_running:
+                core.close_sessions()
+                with anyio.move_on_after(core.config.stop_timeout_s, shield=True):
+                    await self._shell.until(
+                        lambda: core.dispatcher.is_quiet and core.device_is_idle
+                    )
+        finally:
+            self._shell.stop()
 
 
 def _params_for(

@@ -233,6 +233,13 @@ class SessionActor(Actor[SessionMessage]):
             self._tell_scheduler(Rested())
         request.accepted.answer(None)
         self._report("turn.started", active, None)
+        if request.interrupts:
+            for reply in request.interrupts:
+                active.accept_interrupt(0, reply)
+            self._door.leave(request.id)
+            self._extend_log(0)
+            self._conclude(active.end_of(0, "interrupt", None))
+            return
         if not turn.draws and turn.target <= self.state.position and not turn.absorb_first:
             # Nothing to compute: the one new token is held back as pending.
             self._door.leave(request.id)
@@ -248,6 +255,8 @@ class SessionActor(Actor[SessionMessage]):
         self._door.leave(request.id)
         self._deadlines.end(request.id)
         request.accepted.fail(error)
+        for reply in request.interrupts:
+            reply.fail(error)
         request.output.finish(TurnEnd("error", 0, error=error))
 
     # A turn ends
@@ -335,7 +344,10 @@ class SessionActor(Actor[SessionMessage]):
                 self.waiting.remove(request)
                 self._door.leave(request.id)
                 self._deadlines.end(request.id)
-                request.output.finish(cancelled_end(request, message.reason))
+                end = cancelled_end(request, message.reason)
+                for reply in request.interrupts:
+                    reply.fail(end.error or SessionClosed(session_id=self.session_id))
+                request.output.finish(end)
                 self._counters.cancelled += 1
                 return
 
@@ -365,6 +377,12 @@ class SessionActor(Actor[SessionMessage]):
             self._end_at_scheduler(active.id, keep, "interrupt")
         elif self.last is not None and active is None and turn in (None, self.last.id):
             self._interrupt_late(self.last, keep, reply)
+        elif waiting := [request for request in self.waiting if request.id == turn]:
+            # It ends when its place in the log has come; there is nothing but its input to keep.
+            if keep:
+                reply.fail(_keep_error(keep, 0))
+            else:
+                waiting[0].interrupts.append(reply)
         elif turn is not None and (active is not None or self.last is not None or self.turns):
             reply.fail(
                 TooLate(

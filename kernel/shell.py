@@ -15,9 +15,11 @@ import anyio.lowlevel
 from anyio.abc import TaskStatus
 
 from kernel.core import Core
-from kernel.errors import EngineFault
+from kernel.errors import EngineClosed, EngineFault
 
-__all__ = ["Shell"]
+__all__ = ["ENDED_UNASKED", "Shell"]
+
+ENDED_UNASKED = "its dispatcher's task was cancelled"
 
 _HOPS_PER_TURN = 256
 """Messages served before the caller's loop gets a turn: about half a millisecond."""
@@ -34,6 +36,8 @@ class Shell:
         self._served = anyio.Event()
         self._call_threadsafe: Callable[[Callable[[], None]], object] | None = None
         self.is_running = False
+        self.ended_unasked = False
+        """The task ended, and nobody had called :meth:`stop`."""
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run until :meth:`stop`; whatever ends it, the engine is stopped when it returns."""
@@ -50,6 +54,9 @@ class Shell:
         finally:
             self.is_running = False
             self._served.set()
+            if not self._stopping:
+                self.ended_unasked = True
+                core.fail(EngineClosed(why=ENDED_UNASKED))
             core.stop(join_timeout_s=core.config.stop_timeout_s)
 
     async def until(self, condition: Callable[[], bool]) -> None:

@@ -44,6 +44,8 @@ class TurnRequest:
     stall_timeout_s: float | None = None
     seed: int = 0
     context: Mapping[str, object] = attrs.field(factory=dict[str, object])
+    interrupts: list[Reply[int]] = attrs.field(factory=list[Reply[int]])
+    """Interrupts that came while it waited for its place in the session."""
 
 
 class TurnState(Enum):

@@ -68,8 +68,9 @@ class Conversation:
 
     async def _answer(self, line: str) -> None:
         self._shown = 0
+        text = f"\n{line}" if self._session.info.num_tokens else line
         try:
-            async with self._session.turn(line, self._params, on_exit="keep") as turn:
+            async with self._session.turn(text, self._params, on_exit="keep") as turn:
                 async for delta in turn:
                     click.echo(delta.text, nl=False)
                     self._shown += len(delta.token_ids)

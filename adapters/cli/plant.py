@@ -6,12 +6,14 @@ handles that call can't be written, so the bug is put in one level lower: the fr
 changed, behind the ledger's back.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
-from ownership import BaseName, BatchOwned, CustodianId, Need, NoSlot, Refused, admission
+from kernel.ids import TurnId
+from kernel.room import Moves, Room
+from kernel.turn import OpenTurn
+from ownership import Base, BaseName, BatchOwned, CustodianId, Need, NoSlot, Refused, admission
 from ownership.book import Book
-from ownership.values import Base
 
 __all__ = ["PLANTS", "plant"]
 
@@ -27,31 +29,37 @@ def plant(bug: str) -> Generator[None]:
     """
     if bug not in PLANTS:
         raise ValueError(f"no bug {bug!r}; known are {', '.join(PLANTS)}")
-    sound = admission.reserve
-    robbed: set[str] = set()
+    sound_reserve, sound_moves = admission.reserve, Room.moves_for
+    books: list[Book] = []
+    robbed: set[TurnId] = set()
 
     def reserve(
         book: Book, custodian: CustodianId, need: Need, base: Base, turn: str
     ) -> BatchOwned | Refused:
-        claim = sound(book, custodian, need, base, turn)
-        is_refused = isinstance(claim, Refused) and claim.reason == "room"
-        if is_refused and turn not in robbed and _give_back_the_sessions_slot(book, base):
-            robbed.add(turn)
-        return claim
+        books[:] = [book]
+        return sound_reserve(book, custodian, need, base, turn)
+
+    def moves_for(
+        room: Room, turn: OpenTurn, need: Need, claims: Mapping[TurnId, BatchOwned]
+    ) -> Moves | None:
+        # The scheduler asks for moves when it has just refused the turn.
+        for book in books:
+            if turn.id not in claims and turn.id not in robbed:
+                robbed.add(turn.id)
+                _give_back_the_sessions_slot(book, turn.base)
+        return sound_moves(room, turn, need, claims)
 
     admission.reserve = reserve
+    Room.moves_for = moves_for
     try:
         yield
     finally:
-        admission.reserve = sound
+        admission.reserve = sound_reserve
+        Room.moves_for = sound_moves
 
 
-def _give_back_the_sessions_slot(book: Book, base: Base) -> bool:
+def _give_back_the_sessions_slot(book: Book, base: Base) -> None:
     """What the rollback of a refused later turn must not do."""
-    if not isinstance(base, BaseName):
-        return False
-    state = book.names.get((base.holder, base.version))
-    if state is None or isinstance(state.slot, NoSlot):
-        return False
-    book.free_slots.append(state.slot)
-    return True
+    state = book.names.get((base.holder, base.version)) if isinstance(base, BaseName) else None
+    if state is not None and not isinstance(state.slot, NoSlot):
+        book.free_slots.append(state.slot)

@@ -24,7 +24,16 @@ from typing import Literal
 
 import attrs
 
-__all__ = ["SOURCES", "Document", "Source", "clean", "read_corpus"]
+__all__ = [
+    "SOURCES",
+    "Document",
+    "Source",
+    "clean",
+    "documents",
+    "r_vector",
+    "read_corpus",
+    "without_markup",
+]
 
 HELD_OUT_EVERY = 50
 CORPUS_FILE = "corpus.jsonl.gz"
@@ -115,7 +124,7 @@ def _sword_chapters(folder: Path) -> Iterator[tuple[str, str]]:
         yield from zip(pieces[1::2], pieces[2::2], strict=True)
 
 
-def _without_markup(osis: str) -> str:
+def without_markup(osis: str) -> str:
     """Drop notes and headings; a paragraph mark becomes a new line, a verse joins the last."""
     text = re.sub(r"<(note|title)\b[^>]*?(?<!/)>.*?</\1>", "", osis, flags=re.DOTALL)
     text = re.sub(r"\s*\n\s*", " ", text)
@@ -133,10 +142,10 @@ def _r_strings(folder: Path) -> Iterator[list[str]]:
         stored = unpacker.unused_data
         start = block.find(struct.pack(">I", 16))
         if start >= 0:
-            yield list(_r_vector(block, start + 4))
+            yield list(r_vector(block, start + 4))
 
 
-def _r_vector(block: bytes, offset: int) -> Iterator[str]:
+def r_vector(block: bytes, offset: int) -> Iterator[str]:
     (count,) = struct.unpack_from(">I", block, offset)
     offset += 4
     for _ in range(count):
@@ -168,7 +177,7 @@ def _chapters(source: Source, root: Path) -> Iterator[tuple[str, str]]:
     if source.form == "r-novels":
         found = _novel_chapters(folder)
     else:
-        found = ((name, _without_markup(osis)) for name, osis in _sword_chapters(folder))
+        found = ((name, without_markup(osis)) for name, osis in _sword_chapters(folder))
     for name, text in found:
         plain = clean(text)
         if len(plain) > 200:

@@ -22,12 +22,12 @@ from torch.nn import functional
 
 from adapters.models.hybrid import HybridConfig
 from adapters.models.weights import load_weights
+from adapters.torch_device.factory import open_torch
 from adapters.training.card import Figures, write_card, write_checksums
 from adapters.training.chunked import chunked_logits
 from adapters.training.corpus import Document, read_corpus
 from adapters.training.data import encode_documents
 from adapters.training.tokenizer import TOKENIZER_FILE
-from adapters.torch_device.factory import open_torch
 from kernel import Engine, EngineConfig, SamplingParams
 
 __all__ = ["bits_per_byte", "evaluate", "known_words", "words"]

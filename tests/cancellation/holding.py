@@ -4,7 +4,7 @@ from adapters.fake_device import FakeDevice
 from kernel import Engine
 from kernel.core import Core
 
-__all__ = ["assert_at_rest", "assert_nothing_held"]
+__all__ = ["assert_all_free", "assert_at_rest", "assert_nothing_held", "assert_stopped"]
 
 
 def assert_at_rest(engine: Engine, *, device: FakeDevice | None = None, reclaimed: int = 0) -> None:
@@ -42,3 +42,15 @@ def assert_all_free(core: Core) -> None:
     assert audit.at_rest, audit
     capacity = core.ledger.view.capacity
     assert (audit.free_slots, audit.free_pages) == (capacity.slots, capacity.pages)
+
+
+def assert_stopped(core: Core) -> None:
+    """The engine has ended without a fault: audited, everything free, nothing reclaimed."""
+    assert core.audit is not None
+    assert core.audit.at_rest, core.audit
+    assert_all_free(core)
+    counters = core.ledger.view.counters
+    assert (counters.reclaimed, counters.violations) == (0, 0), core.ledger.view.violations
+    assert (core.door.queued_reqs, core.door.queued_tokens) == (0, 0)
+    assert not core.sessions
+    assert not core.dispatcher.actors()

@@ -12,9 +12,9 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from kernel import TenureError
+from kernel import Engine, TenureError
 
-__all__ = ["Victim", "start", "tick"]
+__all__ = ["Victim", "deliver", "start", "tick"]
 
 Work = Callable[[], Awaitable[object]]
 
@@ -92,3 +92,11 @@ async def _guarded(work: Work) -> None:
         await work()
     except* TenureError:
         pass
+
+
+async def deliver(engine: Engine) -> None:
+    """Let all posted messages be handled, and don't wait for the device."""
+    await tick()
+    while not engine.core.dispatcher.is_quiet:
+        await tick()
+    await tick()

@@ -15,7 +15,7 @@ __all__ = ["CONFIG", "GREEDY", "Stage", "open_stage"]
 CONFIG = EngineConfig(
     model="fake",
     num_slots=3,
-    num_pages=40,
+    num_pages=64,
     page_size=4,
     max_num_seqs=3,
     max_num_batched_tokens=8,
@@ -41,10 +41,17 @@ class Stage:
     async def check_tokens(self) -> None:
         """The session's next turn has the tokens of a cold run over its log; then a fresh one."""
         log = self.engine.core.session(SessionId(self.shared.session_id)).state.log.tolist()
+        if len(log) + 5 > self.engine.core.session_limits.max_len:
+            await self.renew()
+            return
         async with self.shared.turn([7], GREEDY) as turn:
             warm = (await turn.wait()).token_ids
         cold = (await self.engine.complete([*log, 7], GREEDY)).token_ids
         assert warm == cold
+        await self.renew()
+
+    async def renew(self) -> None:
+        """Go on with a session that has no history."""
         await self.shared.close()
         self.shared = await self.engine.session().__aenter__()
 

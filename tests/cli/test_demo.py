@@ -139,11 +139,17 @@ def test_the_log_can_be_kept_and_audited_again(tmp_path: Path) -> None:
     assert json.loads(audited.stdout)["skipped_lines"] == 0
 
 
-def test_the_plant_exits_with_1() -> None:
+def test_the_plant_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     """What continuous integration would see."""
-    options = ["--num-slots", "20", "--pace", "0.05"]
-    fake = ["--device", "fake", "--model", "fake"]
-    result = CliRunner().invoke(main, ["demo", "--plant", "seed-rollback", *options, *fake])
+
+    def open_slow(*, model: str, device: str, dtype: str) -> OpenedDevice:
+        # Steps that take no time are over before anybody could be refused.
+        slow = FakeDevice(delay=0.001)
+        return OpenedDevice(device=slow, tokenizer=slow.tokenizer)
+
+    monkeypatch.setattr("adapters.fake_device.open_fake", open_slow)
+    options = ["--num-slots", "12", "--num-pages", "400", "--pace", "0.05", "--device", "fake"]
+    result = CliRunner().invoke(main, ["demo", "--plant", "seed-rollback", *options])
 
     assert result.exit_code == 1
     assert "NOT CONSERVED" in result.stdout

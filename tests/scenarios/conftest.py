@@ -1,7 +1,9 @@
 """The devices that the main scenarios run on: the fake one, and the bundled model in float64."""
 
-from functools import partial
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -9,7 +11,21 @@ import adapters
 from kernel.step import OpenedDevice
 from tests.scenarios.stage import DeviceFactory, open_fake
 
+if TYPE_CHECKING:
+    import torch
+
+    from adapters.models.hybrid import HybridConfig
+
 _WEIGHTS = Path(adapters.__file__).parent / "models" / "bundled" / "model.safetensors"
+
+
+@cache
+def _load_once(
+    directory: Path, dtype: "torch.dtype"
+) -> "tuple[HybridConfig, Mapping[str, torch.Tensor]]":
+    from adapters.models.weights import load_weights
+
+    return load_weights(directory, dtype=dtype)
 
 
 def _open_bundled() -> OpenedDevice:
@@ -23,9 +39,13 @@ def _open_bundled() -> OpenedDevice:
 def opened_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> DeviceFactory:
     """Open a fresh device on each call."""
     if request.param == "fake":
-        return partial(open_fake)
+        return open_fake
     if not _WEIGHTS.exists():
         pytest.skip("the bundled model has not been trained yet")
-    # Two cores are shared with the event loop: measuring threads would cost more than the turns.
+    # Reading weights and measuring threads would cost more than the scenarios do.
     monkeypatch.setenv("TENURE_TORCH_THREADS", "1")
+    monkeypatch.setattr(
+        "adapters.torch_device.factory.load_weights",
+        lambda directory, *, dtype: _load_once(directory, dtype),
+    )
     return _open_bundled

@@ -249,7 +249,9 @@ async def cold_tokens(
     )
     async with Engine.open(config, device=opened) as engine:
         results = [
-            (await engine.complete(list(context), greedy(length))).token_ids if length else ()
+            (await engine.complete(list(context), greedy(length, detokenize=False))).token_ids
+            if length
+            else ()
             for context, length in contexts
         ]
     opened.device.close()

@@ -113,8 +113,15 @@ async def be_admitted_later(
 ROLLED_BACK: list[Ending] = [leave, be_cancelled, abort, time_out_in_the_queue, time_out]
 
 
-@pytest.mark.parametrize("ending", [*ROLLED_BACK, be_interrupted, be_admitted_later])
 @pytest.mark.parametrize("which", ["first", "later"])
+@pytest.mark.parametrize(
+    ("opened_device", "ending"),
+    [
+        *(("fake", ending) for ending in [*ROLLED_BACK, be_interrupted, be_admitted_later]),
+        *(("bundled", ending) for ending in [leave, be_admitted_later]),
+    ],
+    indirect=["opened_device"],
+)
 async def test_a_refused_turn_then_another_client_then_close(
     opened_device: DeviceFactory, which: Which, ending: Ending
 ) -> None:
@@ -168,12 +175,10 @@ async def close_twice(stage: Stage, session: Session) -> None:
 
 
 @pytest.mark.parametrize("ending", [leave, abort, time_out_in_the_queue])
-async def test_nine_refused_turns_do_not_count_anything_down(
-    opened_device: DeviceFactory, ending: Ending
-) -> None:
+async def test_nine_refused_turns_do_not_count_anything_down(ending: Ending) -> None:
     """The public report: nine refused turns, and the pool counted minus nine leaked slots."""
     async with (
-        open_stage(opened_device, num_slots=3, num_pages=10) as stage,
+        open_stage(num_slots=3, num_pages=10) as stage,
         stage.engine.session() as session,
     ):
         history = stage.note([], await stage.run(session.turn(prompt(5), greedy(4))))

@@ -55,7 +55,7 @@ def demo(
 
     Sessions of several turns and one-shots stream at once; some cancel, disconnect, interrupt or
     close at random moments. At the end the event log is replayed. The exit code is 1 when a slot
-    or a page leaked, came back twice or was shared by mistake.
+    or a page leaked, came back twice or was shared by mistake, or a client got an error.
     """
     options["num_slots"] = options["num_slots"] or SLOTS
     options["num_pages"] = options["num_pages"] or PAGES
@@ -78,7 +78,7 @@ def demo(
             click.echo(line)
     for error in run.tally.errors[:5]:
         click.echo(f"client error: {error}", err=True)
-    if not run.report.conserved:
+    if run.tally.errors or not run.report.conserved:
         raise click.exceptions.Exit(1)
 
 

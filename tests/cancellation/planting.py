@@ -1,0 +1,76 @@
+"""Crashes planted into actors: an exception out of a handler at a chosen moment of its work.
+
+The moments of an actor are counted over all its lives: a message is begun, a post is about to be
+made, a post was made, a message is done. The plant strikes once, at the n-th of them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from kernel.actor import AnyActor
+from kernel.core import Core
+from ownership import CustodianId
+
+__all__ = ["Crash", "Plant", "plant"]
+
+
+class Crash(Exception):
+    """Planted."""
+
+
+@attrs.define
+class Plant:
+    """Where it strikes, and whether it has."""
+
+    kind: type[AnyActor]
+    moment: int
+    """How many moments go by before it strikes."""
+    has_struck: bool = False
+    where: str = ""
+    _inside: AnyActor | None = None
+
+    def pass_moment(self, where: str) -> None:
+        """One moment goes by; the last one raises."""
+        if self.has_struck:
+            return
+        self.moment -= 1
+        if self.moment < 0:
+            self.has_struck = True
+            self.where = where
+            raise Crash(where)
+
+    def handle(self, actor: AnyActor, message: object, real: Callable[[Any, Any], None]) -> None:
+        """Stand in for the actor's own ``handle``."""
+        self._inside = actor
+        try:
+            self.pass_moment(f"before {type(message).__name__}")
+            real(actor, message)
+            self.pass_moment(f"after {type(message).__name__}")
+        finally:
+            self._inside = None
+
+    def post(self, real: Callable[..., Any], target: Any, message: Any, sender: CustodianId) -> Any:
+        """Stand in for the dispatcher's ``post``."""
+        is_ours = self._inside is not None and sender == self._inside.name
+        if is_ours:
+            self.pass_moment(f"before the post of {type(message).__name__}")
+        left = real(target, message, sender)
+        if is_ours:
+            self.pass_moment(f"after the post of {type(message).__name__}")
+        return left
+
+
+def plant(core: Core, what: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a plant into an engine's actors of one kind."""
+    handle, post = what.kind.handle, core.dispatcher.post
+    monkeypatch.setattr(
+        what.kind, "handle", lambda actor, message: what.handle(actor, message, handle)
+    )
+    monkeypatch.setattr(
+        core.dispatcher,
+        "post",
+        lambda target, message, sender: what.post(post, target, message, sender),
+    )
