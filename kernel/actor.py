@@ -81,9 +81,10 @@ class Actor(ABC, Generic[M]):
         """Handle one message to completion."""
 
     def refuse(self, message: M, error: BaseException, /) -> None:
-        """Answer a message that was never delivered, so that nobody waits for it.
+        """Answer a message that was never delivered, or in whose handling this actor died.
 
-        Called outside of ``handle``, after the handles that it carries have been reclaimed.
+        So nobody waits for it. Called outside of ``handle``, after the handles that it carries
+        have been reclaimed; what was answered already may be answered once more.
         """
 
     def decline(self, message: M, error: BaseException, /) -> None:

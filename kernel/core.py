@@ -26,11 +26,13 @@ from kernel.messages import (
     Cancel,
     CloseSession,
     PoolMessage,
+    Rested,
     SchedulerMessage,
     SessionMessage,
     TurnFailed,
     WorkerEnded,
 )
+from kernel.orphans import orphans
 from kernel.policies import make_policy
 from kernel.probe import Probe
 from kernel.quarantine import Quarantine
@@ -38,7 +40,7 @@ from kernel.scheduler import Scheduler
 from kernel.session import SessionActor, SessionCounters
 from kernel.step import Device, DeviceLimits, StepDone, StepReport, WorkerContext
 from kernel.supervision import Child, RestartIntensity
-from ownership import AuditReport, BatchPort, Capacity, CustodianId, Ledger, StepFailed
+from ownership import AuditReport, Capacity, CustodianId, Lease, Ledger, StepFailed
 
 __all__ = ["Core"]
 
@@ -180,6 +182,11 @@ class Core:
         actor = self.dispatcher.actor(SCHEDULER)
         return actor if isinstance(actor, Scheduler) else None
 
+    @property
+    def pool(self) -> GpuPool | None:
+        actor = self.dispatcher.actor(GPU_POOL)
+        return actor if isinstance(actor, GpuPool) else None
+
     def _session_ended(self, session_id: SessionId) -> None:
         actor = self.sessions.pop(session_id, None)
         self.num_sessions -= actor is not None and not actor.is_one_shot
@@ -207,6 +214,7 @@ class Core:
             self.quarantine,
             step_timeout_s=self.config.step_timeout_s,
             on_step=self._step_reported,
+            on_unwanted=self._land_as_failed,
         )
 
     def _call_later(self, delay_s: float, fire: Callable[[], None]) -> None:
@@ -217,6 +225,7 @@ class Core:
     def _reborn(self, make: Callable[[], AnyActor]) -> Callable[[], AnyActor]:
         def restart() -> AnyActor:
             self.restarts += 1
+            self._land_orphans()
             return make()
 
         return restart
@@ -226,7 +235,7 @@ class Core:
             return
         self.quarantine.take(actor.worker, actor.leases)
         self._poll_quarantine()
-        self._stalls += 1
+        self._stalls += bool(actor.leases)
         if self._stalls >= _STALLS_THAT_LOSE_A_DEVICE:
             self.fail(DeviceLost(why="the successor of a dead GPU pool completed no step either"))
 
@@ -236,7 +245,9 @@ class Core:
             self._call_later(_WORKER_POLL_S, self._poll_quarantine)
 
     def _tell_worker_ended(self, steps: tuple[int, ...]) -> None:
-        self.dispatcher.post(Address[PoolMessage](GPU_POOL), WorkerEnded(steps), _SUPERVISOR)
+        message = WorkerEnded(steps)
+        if self.dispatcher.post(Address[PoolMessage](GPU_POOL), message, _SUPERVISOR) is not None:
+            self._land_ended(steps)
 
     def _step_reported(self, report: StepReport) -> None:
         if isinstance(report, StepDone):
@@ -244,7 +255,17 @@ class Core:
         elif report.device_lost:
             self.fail(DeviceLost(why=report.why))
 
+    def _land_orphans(self) -> None:
+        for lease in orphans(self.ledger.view, self.quarantine, self.pool, self.scheduler):
+            self._land_as_failed(lease)
+
+    def _land_as_failed(self, lease: Lease) -> None:
+        for claim in self._port.land(lease, StepFailed("nobody waits for this step")):
+            self._port.rollback(claim)
+        self.dispatcher.post(Address[SchedulerMessage](SCHEDULER), Rested(), _SUPERVISOR)
+
     def _give_up(self, error: BaseException) -> None:
+        self._land_orphans()
         self.fail(EngineFault(actor="supervision", why=f"too many deaths, the last: {error!r}"))
 
     def fail(self, error: TenureError) -> None:
@@ -252,7 +273,7 @@ class Core:
         if self.failure is not None:
             return
         self.failure = error
-        self.door.close(error)
+        self.door.fail(error)
         self._emit("engine.failed", error=repr(error))
         for actor in list(self.sessions.values()):
             if actor.active is not None:
@@ -277,9 +298,9 @@ class Core:
 
     @property
     def device_is_idle(self) -> bool:
-        """No step is with the device, as far as the scheduler knows."""
-        scheduler = self.scheduler
-        return scheduler is None or scheduler.flight is None
+        """No step is with the device, whoever launched it; steps in quarantine aside."""
+        scheduler, pool = self.scheduler, self.pool
+        return not (scheduler and scheduler.flight) and not (pool and pool.leases)
 
     def stop(self, *, join_timeout_s: float) -> AuditReport:
         """Stop everything, synchronously, and audit. Idempotent.
@@ -294,8 +315,8 @@ class Core:
             return self.audit
         self.close_sessions()
         self._run_until_quiet()
-        pool = self.dispatcher.actor(GPU_POOL)
-        if isinstance(pool, GpuPool):
+        pool = self.pool
+        if pool is not None:
             pool.worker.stop()
             has_ended = pool.worker.join(join_timeout_s)
             self._run_until_quiet()
@@ -313,12 +334,10 @@ class Core:
         return self.audit
 
     def _land_ended(self, steps: tuple[int, ...]) -> None:
-        port: BatchPort = self._port
         for step in steps:
             lease = self.quarantine.release(step)
             if lease is not None:
-                for claim in port.land(lease, StepFailed("the engine was stopped")):
-                    port.rollback(claim)
+                self._land_as_failed(lease)
 
     def _run_until_quiet(self) -> None:
         while not self.dispatcher.is_quiet:

@@ -14,7 +14,7 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, final
 
 from kernel.actor import Address, AnyActor, Timer
@@ -183,10 +183,12 @@ class Dispatcher:
         if actor is None or actor.mailbox is not mailbox or not len(mailbox):
             return
         self.hops += 1
+        in_hand: Message | None = None
         try:
-            actor.handle(mailbox.take())
+            in_hand = mailbox.take()
+            actor.handle(in_hand)
         except BaseException as error:
-            self._bury(actor, error)
+            self._bury(actor, error, in_hand)
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
         else:
@@ -236,7 +238,9 @@ class Dispatcher:
 
     # Supervision
 
-    def _bury(self, actor: AnyActor, error: BaseException) -> None:
+    def _bury(
+        self, actor: AnyActor, error: BaseException, in_hand: Message | None = None
+    ) -> None:
         name = actor.name
         self.deaths += 1
         self._actors.pop(name, None)
@@ -251,7 +255,9 @@ class Dispatcher:
         fault = EngineFault(actor=name, why=repr(error))
         fault.__cause__ = error
         actor.abandon(fault)
-        self._sweep(actor, fault)
+        unanswered = [] if in_hand is None else [in_hand]
+        unanswered += actor.mailbox.close()
+        self._sweep(actor, unanswered, fault)
         down = Down(name, actor.incarnation, repr(error))
         for peer in self.actors():
             if peer.has_business_with(name):
@@ -259,11 +265,13 @@ class Dispatcher:
         if child is not None and child.restart is not None:
             self._restart(child, error)
 
-    def _sweep(self, actor: AnyActor, error: BaseException) -> None:
-        undelivered = actor.mailbox.close()
+    def _sweep(
+        self, actor: AnyActor, unanswered: Sequence[Message], error: BaseException
+    ) -> None:
+        """Reclaim what it held, then answer what it was handling and what it never got."""
         self._ledger.reclaim(actor.mailbox.custodian)
         self._ledger.reclaim(actor.name)
-        for message in undelivered:
+        for message in unanswered:
             actor.refuse(message, error)
 
     def _restart(self, child: Child, error: BaseException) -> None:
@@ -272,7 +280,12 @@ class Dispatcher:
         if not self._restarts.allow(self.now()):
             self.on_give_up(error)
             return
-        self.spawn(child.restart(), child)
+        try:
+            successor = child.restart()
+        except Exception as failure:
+            self.on_give_up(failure)
+            return
+        self.spawn(successor, child)
 
 
 def _ignore(error: BaseException, /) -> None:

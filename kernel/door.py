@@ -1,6 +1,6 @@
 """The door: what is counted before a message is sent, so that a full engine refuses at once."""
 
-from kernel.errors import EngineClosed, QueueFull
+from kernel.errors import EngineClosed, QueueFull, TenureError
 from kernel.ids import TurnId
 
 __all__ = ["Door"]
@@ -20,6 +20,8 @@ class Door:
         self._tokens_by_turn: dict[TurnId, int] = {}
         self._tokens = 0
         self.closed_by: BaseException | None = None
+        self.failure: TenureError | None = None
+        """Why no turn can run any more, those that are inside included."""
 
     @property
     def queued_reqs(self) -> int:
@@ -37,6 +39,15 @@ class Door:
         """
         if self.closed_by is not None:
             raise self.closed_by
+
+    def check_working(self) -> None:
+        """Raise when no turn can run any more, which a closed door alone doesn't mean.
+
+        Raises:
+            TenureError: why the engine has failed.
+        """
+        if self.failure is not None:
+            raise self.failure
 
     def enter(self, turn: TurnId, tokens: int) -> None:
         """Count a turn.
@@ -56,6 +67,11 @@ class Door:
     def leave(self, turn: TurnId) -> None:
         """Stop counting a turn. Idempotent."""
         self._tokens -= self._tokens_by_turn.pop(turn, 0)
+
+    def fail(self, error: TenureError) -> None:
+        """Refuse everything from now on, and turn away what is inside and has not begun."""
+        self.failure = error
+        self.close(error)
 
     def close(self, error: BaseException | None = None) -> None:
         """Refuse everything from now on; the first reason stands."""

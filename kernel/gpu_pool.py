@@ -49,6 +49,7 @@ class GpuPool(Actor[PoolMessage]):
         worker: the device's worker; used by this incarnation alone.
         step_timeout_s: how long a step may take before this actor dies of it.
         on_step: told of each completed step.
+        on_unwanted: takes a lease that no scheduler is left to land.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class GpuPool(Actor[PoolMessage]):
         *,
         step_timeout_s: float,
         on_step: Callable[[StepReport], None],
+        on_unwanted: Callable[[Lease], None],
     ) -> None:
         super().__init__(GPU_POOL, system, mail_bound=64)
         self._ledger = ledger
@@ -68,6 +70,7 @@ class GpuPool(Actor[PoolMessage]):
         self._quarantine = quarantine
         self._step_timeout_s = step_timeout_s
         self._on_step = on_step
+        self._on_unwanted = on_unwanted
         self._here: Address[PoolMessage] = Address(GPU_POOL)
         self._scheduler: Address[SchedulerMessage] = Address(SCHEDULER)
         self.leases: dict[int, Lease] = {}
@@ -95,7 +98,8 @@ class GpuPool(Actor[PoolMessage]):
     def refuse(self, message: PoolMessage, error: BaseException, /) -> None:
         """A step that never reached the device lands as failed; a completion is not lost."""
         if isinstance(message, LaunchStep):
-            self._land(message.lease, StepFault(str(error)))
+            if message.step not in self.leases:
+                self._land(message.lease, StepFault(str(error)))
         elif isinstance(message, StepCompleted):
             self._land_abandoned(message.step, str(error))
         elif isinstance(message, WorkerEnded):
@@ -119,13 +123,12 @@ class GpuPool(Actor[PoolMessage]):
         self.worker.submit(DeviceStep(step, rows, freed_slots, freed_pages), done)
 
     def _complete(self, message: StepCompleted) -> None:
-        lease = self.leases.pop(message.step, None)
-        if lease is None:
+        if message.step not in self.leases:
             self._land_abandoned(message.step, "its step completed after the pool's death")
             return
         self._deadlines.pop(message.step).cancel()
         self._on_step(message.report)
-        self._land(lease, message.report)
+        self._land(self.leases.pop(message.step), message.report)
 
     def _land_abandoned(self, step: int, why: str) -> None:
         lease = self._quarantine.release(step)
@@ -133,7 +136,8 @@ class GpuPool(Actor[PoolMessage]):
             self._land(lease, StepFault(why))
 
     def _land(self, lease: Lease, report: StepReport) -> None:
-        self.system.post(self._scheduler, StepLanded(lease, report), self.name)
+        if self.system.post(self._scheduler, StepLanded(lease, report), self.name) is not None:
+            self._on_unwanted(lease)
 
 
 def _row(planned: PlannedRow, place: Placement) -> StepRow:

@@ -18,7 +18,7 @@ carries a handle which its sender doesn't hold fails at ``post``, in the sender'
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Generic, Protocol, TypeVar, final
 
 from ownership import CustodianId, Ledger
@@ -71,6 +71,10 @@ class Mailbox(Generic[M]):
 
     def __len__(self) -> int:
         return len(self._mail)
+
+    def __iter__(self) -> Iterator[M]:
+        """The mail under way, oldest first; only to be looked at."""
+        return iter(self._mail)
 
     def post(self, message: M, sender: CustodianId) -> M | None:
         """Put a message in; return it untouched when the addressee is gone.

@@ -45,11 +45,9 @@ class Quarantine:
         """The lease of a step that is over; ``None`` when it was released before."""
         return self._leases.pop(step, None)
 
-    def release_all(self) -> list[Lease]:
-        """Every lease left; for the end, when all workers have ended."""
-        leases = list(self._leases.values())
-        self._leases.clear()
-        return leases
+    def leases(self) -> list[Lease]:
+        """Every lease that is here; only to be looked at."""
+        return list(self._leases.values())
 
     def collect_ended(
         self, tell: Callable[[tuple[int, ...]], None], *, timeout_s: float = 0.0

@@ -125,7 +125,13 @@ class Scheduler(Actor[SchedulerMessage]):
     def refuse(self, message: SchedulerMessage, error: BaseException, /) -> None:
         """A turn that never arrived has failed."""
         if isinstance(message, Submit):
+            self._work.door.leave(message.turn.id)
             self._work.tell(message.turn, TurnFailed(message.turn.id, error))
+
+    def abandon(self, _error: BaseException, /) -> None:
+        """Stop counting the turns that were here, those that nobody waits for any more included."""
+        for turn in self._work.roster:
+            self._work.door.leave(turn.id)
 
     # Arrivals and departures
 
@@ -217,7 +223,9 @@ class Scheduler(Actor[SchedulerMessage]):
                 try:
                     self._judge(turn, absorbed, token)
                 except Exception as error:
-                    self._fail_row(turn, error)
+                    fault = EngineFault(actor=SCHEDULER, why=repr(error))
+                    fault.__cause__ = error
+                    self._fail_row(turn, fault)
         else:
             self._work.take_back(flight, StepFailed(report.why))
             for turn in flight.turns:

@@ -9,7 +9,6 @@ between waits for it.
 A one-shot request is a session of one turn that closes itself.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Literal, assert_never, final
 
@@ -20,11 +19,11 @@ from kernel.actor import Actor, Address, System
 from kernel.deadlines import Deadlines
 from kernel.door import Door
 from kernel.errors import (
-    ClientError,
     EngineFault,
     SessionBusy,
     SessionClosed,
     SessionLost,
+    TenureError,
     TooLate,
     TurnNotFound,
     ValidationError,
@@ -99,7 +98,7 @@ class SessionActor(Actor[SessionMessage]):
         self.session_id = session_id
         self.state = SessionState(name, ledger.session_port(name), ledger.view)
         self.active: ActiveTurn | None = None
-        self.waiting: deque[TurnRequest] = deque()
+        self.waiting: list[TurnRequest] = []
         self.last: LastTurn | None = None
         self.turns = 0
         self.last_used_at = system.now()
@@ -185,9 +184,10 @@ class SessionActor(Actor[SessionMessage]):
         self.is_closed = True
         active, self.active = self.active, None
         if active is not None:
+            self._door.leave(active.id)
             active.settle(TurnEnd("error", 0, error=lost))
         while self.waiting:
-            self._turn_away(self.waiting.popleft(), lost)
+            self._turn_away(self.waiting.pop(0), lost)
         self._on_end(self.session_id)
 
     def has_business_with(self, name: CustodianId, /) -> bool:
@@ -210,6 +210,7 @@ class SessionActor(Actor[SessionMessage]):
 
     def _start(self, request: TurnRequest) -> None:
         try:
+            self._door.check_working()
             turn = open_turn(
                 request,
                 self.state,
@@ -217,7 +218,7 @@ class SessionActor(Actor[SessionMessage]):
                 session=self.name,
                 turn_number=self.turns,
             )
-        except ClientError as error:
+        except TenureError as error:
             self._turn_away(request, error)
             if self.is_one_shot:
                 self._close(error)
@@ -320,7 +321,7 @@ class SessionActor(Actor[SessionMessage]):
             return
         self._tell_scheduler(Rested())
         while self.waiting and self.active is None:
-            self._start(self.waiting.popleft())
+            self._start(self.waiting.pop(0))
         if self.active is None:
             self._deadlines.rest()
 
@@ -417,7 +418,7 @@ class SessionActor(Actor[SessionMessage]):
             active.settle(end)
             self._report("turn.ended", active, end)
         while self.waiting:
-            self._turn_away(self.waiting.popleft(), error)
+            self._turn_away(self.waiting.pop(0), error)
         self._deadlines.wake()
         self.state.close()
         self.system.retire(self)

@@ -51,11 +51,8 @@ class Workload:
     def finish(self, turn: OpenTurn, reason: EndReason, stop_token: int | None, kept: int) -> None:
         """Send a turn's claim to its session, to be committed or rolled back there."""
         claim = self.claims.pop(turn.id)
+        self._hand_over(turn, TurnFinished(turn.id, reason, stop_token, kept, claim))
         self._end(turn)
-        message = TurnFinished(turn.id, reason, stop_token, kept, claim)
-        left = self._system.post(Address[SessionMessage](turn.session), message, SCHEDULER)
-        if left is not None:
-            self.port.rollback(message.claim)
 
     def drop(self, turn: OpenTurn) -> None:
         """Roll a turn's claim back, if it has one, and forget the turn."""
@@ -75,12 +72,22 @@ class Workload:
 
     def give_phase(self, turn: OpenTurn) -> None:
         """Send the claim of a turn's first phase to its session; the turn goes on after it."""
-        message = PhaseAbsorbed(turn.id, self.claims.pop(turn.id))
-        self.roster.commit(turn)
-        left = self._system.post(Address[SessionMessage](turn.session), message, SCHEDULER)
+        if self._hand_over(turn, PhaseAbsorbed(turn.id, self.claims.pop(turn.id))):
+            self.roster.commit(turn)
+        else:
+            self._end(turn)
+
+    def _hand_over(self, turn: OpenTurn, message: TurnFinished | PhaseAbsorbed) -> bool:
+        """Post a claim to its session; False when that is gone and the claim was rolled back."""
+        try:
+            left = self._system.post(Address[SessionMessage](turn.session), message, SCHEDULER)
+        except BaseException:
+            # Nothing was moved: the claim is ours again, and the row's guard fails the turn.
+            self.claims[turn.id] = message.claim
+            raise
         if left is not None:
             self.port.rollback(message.claim)
-            self._end(turn)
+        return left is None
 
     def preempt(self, turn: OpenTurn) -> None:
         """Take a turn's room; it waits again, with all that it has streamed."""

@@ -133,6 +133,11 @@ class LedgerView:
         """Slots that come back when the copies out of them have ended."""
         return self._book.draining if self._book.capacity.slots else 0
 
+    def leases(self) -> tuple[Lease, ...]:
+        """Every launched step that has not landed, the oldest first."""
+        live = [entry.handle and entry.handle() for entry in self._book.leases.values()]
+        return tuple(lease for lease in live if isinstance(lease, Lease))
+
     @property
     def quarantined_leases(self) -> int:
         """Steps whose device is gone or hangs."""

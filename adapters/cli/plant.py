@@ -8,6 +8,7 @@ changed, behind the ledger's back.
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from unittest.mock import patch
 
 from kernel.ids import TurnId
 from kernel.room import Moves, Room
@@ -40,22 +41,20 @@ def plant(bug: str) -> Generator[None]:
         return sound_reserve(book, custodian, need, base, turn)
 
     def moves_for(
-        room: Room, turn: OpenTurn, need: Need, claims: Mapping[TurnId, BatchOwned]
+        self: Room, turn: OpenTurn, need: Need, claims: Mapping[TurnId, BatchOwned]
     ) -> Moves | None:
         # The scheduler asks for moves when it has just refused the turn.
         for book in books:
             if turn.id not in claims and turn.id not in robbed:
                 robbed.add(turn.id)
                 _give_back_the_sessions_slot(book, turn.base)
-        return sound_moves(room, turn, need, claims)
+        return sound_moves(self, turn, need, claims)
 
-    admission.reserve = reserve
-    Room.moves_for = moves_for
-    try:
+    with (
+        patch.object(admission, "reserve", reserve),
+        patch.object(Room, "moves_for", moves_for),
+    ):
         yield
-    finally:
-        admission.reserve = sound_reserve
-        Room.moves_for = sound_moves
 
 
 def _give_back_the_sessions_slot(book: Book, base: Base) -> None:

@@ -105,6 +105,7 @@ def ssm_decode_in_place(
 def ssm_decode_gathered(
     arena: Tensor, slots: Tensor, decay: Tensor, step: Tensor, b: Tensor, c: Tensor
 ) -> Tensor:
+    """All rows at once on a gathered copy, written back: for accelerators."""
     rows, heads, width, _ = step.shape
     each = heads // b.shape[1]
     h = arena.index_select(0, slots)

@@ -105,24 +105,21 @@ def _whole(logits: Tensor, rows: Sequence[RowSampling]) -> Tensor:
     return found.clamp_(max=logits.shape[1] - 1)  # only logits that aren't numbers reach beyond
 
 
-def _limited(logits: Tensor, rows: Sequence[RowSampling]) -> Tensor:
-    """Draw among each row's candidates.
+def _limited(logits: Tensor, rows: Sequence[RowSampling], first: int = _FIRST_TRY) -> Tensor:
+    """Draw among each row's candidates, of which only the likeliest are sorted.
 
-    Only the highest logits are sorted. A row that bounds the probability and not the number may
-    turn out to have more candidates; it is drawn again, alone, among all.
+    A row that bounds the probability and not the number may turn out to have more candidates than
+    the ``first`` that were looked at; it is drawn again among more.
     """
     vocabulary = logits.shape[1]
     limits = [row.top_k if 0 < row.top_k < vocabulary else vocabulary for row in rows]
     bounded = max((limit for limit in limits if limit < vocabulary), default=0)
-    open_ended = vocabulary in limits
-    tries = max(bounded, min(_FIRST_TRY, vocabulary) if open_ended else 0)
+    tries = max(bounded, min(first, vocabulary)) if vocabulary in limits else bounded
     tokens, lacking = _among(logits, rows, limits, tries)
-    if open_ended:
-        again = [at for at, lacks in enumerate(_numbers(lacking)) if lacks]
-        if again:
-            at = torch.tensor(again, device=logits.device)
-            alone = [rows[place] for place in again]
-            tokens[at] = _among(logits[at], alone, [vocabulary] * len(again), vocabulary)[0]
+    again = [place for place, lacks in enumerate(_numbers(lacking)) if lacks]
+    if again:
+        at = torch.tensor(again, device=logits.device)
+        tokens[at] = _limited(logits[at], [rows[place] for place in again], 16 * tries)
     return tokens
 
 

@@ -96,6 +96,8 @@ class ModelWeights:
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
     """``x @ weight.T`` in the weight's type, the result in the type of ``x``."""
+    if x.dtype == weight.dtype:
+        return functional.linear(x, weight)
     return functional.linear(x.to(weight.dtype), weight).to(x.dtype)
 
 

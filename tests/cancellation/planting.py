@@ -23,22 +23,22 @@ class Crash(Exception):
 
 @attrs.define
 class Plant:
-    """Where it strikes, and whether it has."""
+    """Where it strikes, and where it has."""
 
     kind: type[AnyActor]
     moment: int
     """How many moments go by before it strikes."""
-    has_struck: bool = False
+    is_armed: bool = True
     where: str = ""
     _inside: AnyActor | None = None
 
     def pass_moment(self, where: str) -> None:
         """One moment goes by; the last one raises."""
-        if self.has_struck:
+        if not self.is_armed:
             return
         self.moment -= 1
         if self.moment < 0:
-            self.has_struck = True
+            self.is_armed = False
             self.where = where
             raise Crash(where)
 

@@ -148,7 +148,7 @@ def test_the_plant_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
         return OpenedDevice(device=slow, tokenizer=slow.tokenizer)
 
     monkeypatch.setattr("adapters.fake_device.open_fake", open_slow)
-    options = ["--num-slots", "12", "--num-pages", "400", "--pace", "0.05", "--device", "fake"]
+    options = ["--num-slots", "22", "--num-pages", "400", "--pace", "0.05", "--device", "fake"]
     result = CliRunner().invoke(main, ["demo", "--plant", "seed-rollback", *options])
 
     assert result.exit_code == 1

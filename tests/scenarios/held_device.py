@@ -1,5 +1,6 @@
 """A device whose steps wait until the test lets them go, whatever computes them."""
 
+import threading
 from collections import deque
 from collections.abc import Callable
 
@@ -36,8 +37,10 @@ class HeldDevice:
     holds: bool = True
     """False: steps pass through."""
     steps: list[DeviceStep] = attrs.field(factory=list[DeviceStep])
+    on_submit: Callable[[], None] = lambda: None
+    idle: threading.Event = attrs.field(factory=threading.Event)
+    """Set when every step that was let go has been reported."""
     _waiting: deque[_Job] = attrs.field(factory=deque[_Job])
-    _computing: int = 0
 
     @property
     def model(self) -> ModelSpec:
@@ -47,11 +50,6 @@ class HeldDevice:
     def waiting(self) -> int:
         """Steps that wait for the test."""
         return len(self._waiting)
-
-    @property
-    def is_computing(self) -> bool:
-        """Whether a step was let go and has not been reported."""
-        return self._computing > 0
 
     def allocate(self, limits: DeviceLimits, /) -> None:
         self.inner.allocate(limits)
@@ -81,17 +79,18 @@ class HeldDevice:
         # A row's page table is lent for the length of the step: the record needs its own.
         rows = [attrs.evolve(row, pages=tuple(row.pages)) for row in step.rows]
         self.steps.append(attrs.evolve(step, rows=rows))
+        self.on_submit()
         if self.holds:
             self._waiting.append(_Job(worker, step, done))
         else:
             self._compute(worker, step, done)
 
     def _compute(self, worker: DeviceWorker, step: DeviceStep, done: Done) -> None:
-        self._computing += 1
+        self.idle.clear()
 
         def report(result: StepReport) -> None:
             done(result)
-            self._computing -= 1
+            self.idle.set()
 
         worker.submit(step, report)
 

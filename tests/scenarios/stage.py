@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import attrs
 
 from adapters.fake_device import FakeDevice
@@ -78,6 +79,8 @@ class Stage:
         factory=list[tuple[tuple[int, ...], tuple[int, ...]]]
     )
     """What each noted turn started from, and what it generated."""
+    broken: list[AssertionError] = attrs.field(factory=list[AssertionError])
+    """What was wrong when a step was submitted; raised at the next check."""
 
     # Moves
 
@@ -92,8 +95,8 @@ class Stage:
         for _ in range(count):
             assert self.device.waiting, "nothing runs: the engine is stuck or at rest"
             self.device.release()
-            while self.device.is_computing:
-                await anyio.sleep(0.0002)
+            if not self.device.idle.is_set():
+                await anyio.to_thread.run_sync(self.device.idle.wait)
             await self.settle()
 
     async def fail_step(self, why: str = "planted") -> None:
@@ -142,6 +145,8 @@ class Stage:
 
     def check(self) -> None:
         """Every slot and page is in exactly one hand, by the audit and by asking each actor."""
+        if self.broken:
+            raise self.broken[0]
         audit = self.engine.audit()
         assert audit.conserved, audit.problems
         slots = self.engine.core.limits.num_slots
@@ -150,6 +155,13 @@ class Stage:
             assert audit.free_slots + held == slots, audit
             assert len(self.owners()) + audit.free_slots + audit.draining == slots, audit
         assert self.engine.core.ledger.view.counters.reclaimed == 0
+
+    def check_at_submit(self) -> None:
+        """Between two steps of a device that does not wait; inside a handler, so it must not raise."""
+        try:
+            self.check()
+        except AssertionError as error:
+            self.broken.append(error)
 
     def owners(self) -> dict[SlotIndex, CustodianId]:
         """Who holds each slot that is held; asserts that nobody else does."""
@@ -221,10 +233,13 @@ async def open_stage(
         environment=Environment(clock=clock),
     ) as engine:
         stage = Stage(engine, device, clock)
+        device.on_submit = stage.check_at_submit
         try:
             yield stage
         finally:
             device.open()
+    if stage.broken:
+        raise stage.broken[0]
     audit = engine.core.audit
     assert audit is not None
     assert audit.at_rest, audit

@@ -4,6 +4,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from kernel import RunningTurn, Session, SessionClosed, SessionNotFound, TenureError
@@ -92,23 +94,22 @@ async def test_close_after_abort(moment: str) -> None:
 
 @each_moment
 async def test_close_after_an_interrupt_that_has_not_landed(moment: str) -> None:
-    """Close overrides: the caller of either is answered."""
+    """Close overrides; whoever waits for the interrupt is answered too."""
     async with running_turn(moment) as (stage, session, turn):
-        turn_left = stage.engine.core.dispatcher
-        assert turn_left is not None
-        import anyio
+        answers: list[int | SessionClosed] = []
+
+        async def interrupt() -> None:
+            try:
+                answers.append(await turn.interrupt())
+            except SessionClosed as closed:
+                answers.append(closed)
 
         async with anyio.create_task_group() as tasks:
-
-            async def interrupt() -> None:
-                try:
-                    await turn.interrupt()
-                except SessionClosed:
-                    return
-
             tasks.start_soon(interrupt)
-            await stage.settle()
+            await anyio.lowlevel.checkpoint()
             await session.close()
+        assert len(answers) == 1
+        assert turn.has_result == isinstance(answers[0], int)
         await assert_closed_once_after_any_end(stage, session, turn)
 
 
@@ -165,15 +166,17 @@ async def test_leaving_the_block_closes_and_an_attached_session_is_left_open() -
 
 async def test_a_session_is_closed_by_its_idle_timeout_but_never_in_a_turn() -> None:
     """The clock of an idle session starts when its turn has ended."""
-    async with open_stage(num_slots=2, num_pages=20) as stage:
-        async with stage.engine.session(idle_timeout_s=10) as session:
-            async with session.turn(prompt(4), greedy(3)) as turn:
-                await stage.step()
-                await stage.advance(100)
-                await stage.finish(turn)
-            await stage.advance(9)
-            assert session.info.state == "idle"
-            await stage.advance(1)
-            stage.assert_at_rest()
-            with pytest.raises(SessionClosed):
-                await stage.run(session.turn(prompt(1), greedy(1)))
+    async with (
+        open_stage(num_slots=2, num_pages=20) as stage,
+        stage.engine.session(idle_timeout_s=10) as session,
+    ):
+        async with session.turn(prompt(4), greedy(3)) as turn:
+            await stage.step()
+            await stage.advance(100)
+            await stage.finish(turn)
+        await stage.advance(9)
+        assert session.info.state == "idle"
+        await stage.advance(1)
+        stage.assert_at_rest()
+        with pytest.raises(SessionClosed):
+            await stage.run(session.turn(prompt(1), greedy(1)))

@@ -220,11 +220,13 @@ async def test_a_running_turn_gives_up_its_own_base_rather_than_hang() -> None:
 
 async def test_queue_timeout_of_a_turn_never_admitted_is_typed() -> None:
     """The neighbour of the case above: never admitted, so the deadline strikes."""
-    async with open_stage(num_slots=1, num_pages=20) as stage:
-        async with stage.engine.stream(prompt(4), greedy(5)) as senior:
-            await stage.step()
-            async with stage.engine.stream(prompt(4, 1), greedy(1), queue_timeout_s=5) as out:
-                await stage.advance(5)
-                with pytest.raises(QueueTimeout):
-                    await out.wait()
-            stage.note([], await stage.finish(senior))
+    async with (
+        open_stage(num_slots=1, num_pages=20) as stage,
+        stage.engine.stream(prompt(4), greedy(5)) as senior,
+    ):
+        await stage.step()
+        async with stage.engine.stream(prompt(4, 1), greedy(1), queue_timeout_s=5) as out:
+            await stage.advance(5)
+            with pytest.raises(QueueTimeout):
+                await out.wait()
+        stage.note([], await stage.finish(senior))

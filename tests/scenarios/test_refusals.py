@@ -114,9 +114,7 @@ async def test_an_empty_prompt_is_refused_where_there_is_no_log(owner: Owner) ->
 async def test_an_empty_prompt_goes_on_from_a_log() -> None:
     """The neighbour of the case above: a session's pending token is enough."""
     async with open_scene("later") as scene:
-        scene.stage.note(
-            scene.history, await scene.stage.run(scene.submit([], greedy(3)))
-        )
+        scene.stage.note(scene.history, await scene.stage.run(scene.submit([], greedy(3))))
 
 
 @each_owner

@@ -38,9 +38,7 @@ async def assert_refused(stage: Stage, session: Session, turn: RunningTurn) -> N
     assert all(claim.pinned == 0 for claim in held)
 
 
-async def leave(
-    stage: Stage, session: Session, history: list[int], tokens: list[int]
-) -> list[int]:
+async def leave(stage: Stage, session: Session, history: list[int], tokens: list[int]) -> list[int]:
     async with session.turn(tokens, greedy(3)) as turn:
         await assert_refused(stage, session, turn)
     return history
@@ -58,9 +56,7 @@ async def be_cancelled(
     return history
 
 
-async def abort(
-    stage: Stage, session: Session, history: list[int], tokens: list[int]
-) -> list[int]:
+async def abort(stage: Stage, session: Session, history: list[int], tokens: list[int]) -> list[int]:
     async with session.turn(tokens, greedy(3)) as turn:
         await assert_refused(stage, session, turn)
         assert stage.engine.abort(turn.request_id)

@@ -26,7 +26,7 @@ from kernel.step import (
     WorkerContext,
 )
 from ownership import PageIndex, SlotIndex
-from tests.torch_device.bench import CONFIGS, GREEDY
+from tests.torch_device.support import CONFIGS, GREEDY
 
 CONFIG = attrs.evolve(CONFIGS["hybrid"], vocab_size=300, eos_token_ids=(7,))
 LIMITS = DeviceLimits(num_slots=2, num_pages=8, page_size=8, max_rows=2, max_step_tokens=64)

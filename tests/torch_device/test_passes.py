@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from adapters.torch_device.passes import PassBudget, cut
 from kernel.step import RowSampling, StepRow
 from ownership import SlotIndex
-from tests.torch_device.bench import CONFIGS, GREEDY
+from tests.torch_device.support import CONFIGS, GREEDY
 
 BUDGETS = st.builds(
     PassBudget,

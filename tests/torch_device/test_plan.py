@@ -7,7 +7,7 @@ from adapters.torch_device import reads
 from adapters.torch_device.passes import Piece
 from adapters.torch_device.plan import plan_pass
 from adapters.torch_device.reads import PageContext
-from tests.torch_device.bench import CONFIGS, GREEDY
+from tests.torch_device.support import CONFIGS, GREEDY
 
 CONTEXT = PageContext(CONFIGS["hybrid"], page_size=4, padding_page=99, compute=torch.float32)
 

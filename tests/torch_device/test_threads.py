@@ -10,7 +10,7 @@ import torch
 
 from adapters.torch_device import device, threads
 from kernel.step import DeviceStep, StepReport, WorkerContext
-from tests.torch_device.bench import Bench
+from tests.torch_device.support import Rig
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def outside() -> tuple[object, ...]:
 
 def test_a_worker_changes_nothing_outside_its_thread() -> None:
     """Threads that start while the worker runs, and after it, included."""
-    bench = Bench()
+    rig = Rig()
     before = outside()
     finished: list[StepReport] = []
     landed = threading.Event()
@@ -49,8 +49,8 @@ def test_a_worker_changes_nothing_outside_its_thread() -> None:
         finished.append(report)
         landed.set()
 
-    worker = bench.device.start_worker(WorkerContext(call_later=lambda delay, call: None))
-    rows = [bench.sequence(9, seed=1).row(9)]
+    worker = rig.device.start_worker(WorkerContext(call_later=lambda delay, call: None))
+    rows = [rig.sequence(9, seed=1).row(9)]
     worker.submit(DeviceStep(step=0, rows=rows), done)
     assert landed.wait(10)
     during = outside()
@@ -99,7 +99,7 @@ def test_a_worker_flushes_denormals_before_anything_parallel(
 
     monkeypatch.setattr(device, "flush_denormals_in_this_thread", note("flush"))
     monkeypatch.setattr(device, "set_threads_of_this_thread", note("threads"))
-    worker = Bench().device.start_worker(WorkerContext(call_later=lambda delay, call: None))
+    worker = Rig().device.start_worker(WorkerContext(call_later=lambda delay, call: None))
     worker.stop()
     assert worker.join(5)
 

@@ -96,7 +96,7 @@ class Track:
         return len(self.tokens) - self.position
 
 
-class Bench:
+class Rig:
     """A small device; whatever the arenas held before is NaN."""
 
     def __init__(self, name: str = "hybrid", dtype: str = "float64", *, slots: int = 5) -> None:
