@@ -309,10 +309,11 @@ class Core:
         has not ended by the deadline stays in quarantine, and the audit says so.
 
         Args:
-            join_timeout_s: how long to block for a worker that runs.
+            join_timeout_s: how long to block for workers that run, all together.
         """
         if self.audit is not None:
             return self.audit
+        deadline = self.dispatcher.now() + join_timeout_s
         self.close_sessions()
         self._run_until_quiet()
         pool = self.pool
@@ -325,7 +326,9 @@ class Core:
                 pool.leases.clear()
             self.dispatcher.retire(pool)
         self._run_until_quiet()
-        self.quarantine.collect_ended(self._land_ended, timeout_s=join_timeout_s)
+        self.quarantine.collect_ended(
+            self._land_ended, seconds_left=lambda: deadline - self.dispatcher.now()
+        )
         scheduler = self.scheduler
         if scheduler is not None:
             self.dispatcher.retire(scheduler)

@@ -295,17 +295,21 @@ class Engine:
         """
         core = self.core
         core.door.close(core.failure)
+        left_s = core.config.stop_timeout_s
         try:
             with anyio.move_on_after(drain_timeout_s):
-                await self._shell.until(lambda: not core.open_turns)
+                await self._shell.until(
+                    lambda: core.dispatcher.is_quiet and not core.open_turns
+                )
             if self._shell.is_running:
                 core.close_sessions()
-                with anyio.move_on_after(core.config.stop_timeout_s, shield=True):
+                with anyio.move_on_after(left_s, shield=True) as stopping:
                     await self._shell.until(
                         lambda: core.dispatcher.is_quiet and core.device_is_idle
                     )
+                left_s = max(0.0, stopping.deadline - anyio.current_time())
         finally:
-            self._shell.stop()
+            self._shell.stop(join_timeout_s=left_s)
 
 
 def _params_for(

@@ -85,7 +85,7 @@ class TurnOutput:
         """Append one generated token; ``hidden`` when it ended the turn and has no text."""
         if self.first_token_at is None:
             self.first_token_at = self._clock()
-        if self._watch_reader and self.unread_since is None:
+        if self._watch_reader and self.unread_since is None and not self._waits_for_end:
             self.unread_since = self._clock()
         self.tokens.append(token)
         self.hidden_tail = int(hidden)
@@ -153,6 +153,7 @@ class TurnOutput:
     async def wait_ended(self) -> TurnEnd:
         """Wait for the end without being woken by tokens. Cancel-safe."""
         self._waits_for_end = True
+        self.unread_since = None
         try:
             while self.end is None:
                 await self._wait(lambda: self.end is not None)

@@ -50,17 +50,20 @@ class Quarantine:
         return list(self._leases.values())
 
     def collect_ended(
-        self, tell: Callable[[tuple[int, ...]], None], *, timeout_s: float = 0.0
+        self,
+        tell: Callable[[tuple[int, ...]], None],
+        *,
+        seconds_left: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Look which workers have ended, and tell which steps they left.
 
         Args:
             tell: called with the steps of each worker that has ended.
-            timeout_s: how long to block for each worker.
+            seconds_left: how long to block for the next worker.
         """
         still: list[_Abandoned] = []
         for abandoned in self._abandoned:
-            if abandoned.worker.join(timeout_s):
+            if abandoned.worker.join(max(0.0, seconds_left())):
                 tell(tuple(sorted(abandoned.steps)))
             else:
                 still.append(abandoned)

@@ -82,6 +82,7 @@ class RunningTurn:
             Overloaded: a bound of the engine is reached.
             EngineClosed: the engine takes no more work.
         """
+        self._request.output.submitted_at = self._core.dispatcher.now()
         self._session = self._submit(self._request)
         self._core.dispatcher.post(self._session, StartTurn(self._request), CALLER)
         try:

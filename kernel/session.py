@@ -183,7 +183,9 @@ class SessionActor(Actor[SessionMessage]):
         lost = SessionLost(session_id=self.session_id, why=str(error))
         self.is_closed = True
         active, self.active = self.active, None
+        self._deadlines.wake()
         if active is not None:
+            self._deadlines.end(active.id)
             self._door.leave(active.id)
             active.settle(TurnEnd("error", 0, error=lost))
         while self.waiting:

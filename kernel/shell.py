@@ -21,6 +21,8 @@ __all__ = ["ENDED_UNASKED", "Shell"]
 
 ENDED_UNASKED = "its dispatcher's task was cancelled"
 
+_Run = Callable[[TaskStatus[None]], Awaitable[None]]
+
 _HOPS_PER_TURN = 256
 """Messages served before the caller's loop gets a turn: about half a millisecond."""
 
@@ -33,6 +35,7 @@ class Shell:
         self._core = core
         self._event: anyio.Event | None = None
         self._stopping = False
+        self._join_timeout_s = core.config.stop_timeout_s
         self._served = anyio.Event()
         self._call_threadsafe: Callable[[Callable[[], None]], object] | None = None
         self.is_running = False
@@ -41,32 +44,39 @@ class Shell:
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run until :meth:`stop`; whatever ends it, the engine is stopped when it returns."""
+        await _protected_from_keyboard_interrupt(self._run)(task_status)
+
+    async def _run(self, task_status: TaskStatus[None]) -> None:
         core = self._core
         self._call_threadsafe = _thread_door()
         core.dispatcher.wake = self._wake
         core.dispatcher.wake_from_thread = self._wake_from_thread
-        loop = _protect_from_keyboard_interrupt(self._serve)
         try:
             core.start()
             self.is_running = True
             task_status.started()
-            await loop()
+            await self._serve()
         finally:
             self.is_running = False
             self._served.set()
             if not self._stopping:
                 self.ended_unasked = True
                 core.fail(EngineClosed(why=ENDED_UNASKED))
-            core.stop(join_timeout_s=core.config.stop_timeout_s)
+            core.stop(join_timeout_s=self._join_timeout_s)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until a condition holds after messages were served, or the engine has stopped."""
         while self.is_running and not condition():
             await self._served.wait()
 
-    def stop(self) -> None:
-        """Let the task end; the rest of its work is synchronous."""
+    def stop(self, *, join_timeout_s: float) -> None:
+        """Let the task end; the rest of its work is synchronous.
+
+        Args:
+            join_timeout_s: how long it may then block for a step that runs.
+        """
         self._stopping = True
+        self._join_timeout_s = join_timeout_s
         self._wake()
 
     async def _serve(self) -> None:
@@ -116,12 +126,13 @@ def _thread_door() -> Callable[[Callable[[], None]], object]:
     raise EngineFault(actor="shell", why=f"unknown event loop {token!r}")
 
 
-def _protect_from_keyboard_interrupt(
-    serve: Callable[[], Awaitable[None]],
-) -> Callable[[], Awaitable[None]]:
-    """On trio, let Ctrl-C strike the caller's code, not a handler between two moves."""
+def _protected_from_keyboard_interrupt(run: _Run) -> _Run:
+    """On trio, let Ctrl-C strike the caller's code, not a handler between two moves, nor the stop.
+
+    On asyncio the first press is a cancellation of the main task, and strikes at an ``await``.
+    """
     trio = sys.modules.get("trio")
     if trio is None:
-        return serve
-    protected: Callable[[], Awaitable[None]] = trio.lowlevel.enable_ki_protection(serve)
+        return run
+    protected: _Run = trio.lowlevel.enable_ki_protection(run)
     return protected

@@ -149,11 +149,7 @@ def _trim(book: Book, record: ClaimRecord) -> list[PageIndex]:
 
 def _end(book: Book, record: ClaimRecord, event: str, verb: str) -> None:
     owner, base = record.kind, record.base
-    handle = record.handle and record.handle()
-    if handle is not None:
-        del book.live[id(handle)]
-    record.handle = None
-    record.fate = verb
+    book.spend(record, verb)
     book.transitions += 1
     record.base = None
     if record.name is not None:

@@ -32,6 +32,7 @@ def test_every_block_of_the_tutorial_prints_what_the_page_says(page: list[Block]
 
 @pytest.mark.skipif(not HAS_BUNDLED_MODEL, reason="the bundled model is not in this checkout")
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 def test_the_tutorials_last_section_writes_text_with_the_bundled_model(
     page: list[Block], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,8 +57,18 @@ def test_the_tutorial_shows_the_public_verbs_running() -> None:
         "engine.stream(",
         "engine.session(",
         "session.turn(",
+        "session.append(",
         "session.interrupt(",
+        "session.close(",
+        "engine.attach(",
+        "engine.list_sessions(",
+        "engine.map(",
+        "engine.generate(",
+        "engine.abort(",
+        "engine.stats(",
+        "engine.health(",
         "engine.audit(",
+        "engine.tokenizer",
         "audit_file(",
         "BlockingEngine(",
         "scheduler.rollback(",

@@ -119,9 +119,7 @@ def open_desk(
     observer: Recorder | None = None,
     track_freed: bool = False,
 ) -> Desk:
-    ledger = Ledger(
-        Capacity(slots, pages, page_size), observer=observer, track_freed=track_freed
-    )
+    ledger = Ledger(Capacity(slots, pages, page_size), observer=observer, track_freed=track_freed)
     return Desk(
         ledger,
         ledger.batch_port(SCHEDULER),

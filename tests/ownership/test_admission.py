@@ -78,10 +78,9 @@ def test_a_base_without_a_tail_costs_no_page_of_its_own(desk: Desk) -> None:
 def test_a_cached_state_is_a_base_as_well(desk: Desk) -> None:
     """It is found by the cache's name and version."""
     cached = desk.cache.admit(desk.hand(desk.working(5), CACHE))
-    name = desk.ledger.view.describe(cached).name
-    assert name == BaseName(CACHE, 1)
+    assert desk.ledger.view.describe(cached).name == BaseName(CACHE, 1)
 
-    claim = desk.reserve(6, name)
+    claim = desk.reserve(6, BaseName(CACHE, 1))
     assert desk.ledger.view.position(claim) == 5
     desk.check()
 

@@ -1,6 +1,7 @@
 """Custody: a live handle is good for the custodian that holds it, and for nobody else."""
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
@@ -84,7 +85,7 @@ def test_a_handle_can_only_be_moved_by_its_custodian(desk: Desk) -> None:
     desk.ledger.move(claim, SCHEDULER, MAIL, "post")
     before = snapshot(desk.ledger)
 
-    with pytest.raises(StaleHandle, match="move by post again: .* was moved from scheduler"):
+    with pytest.raises(StaleHandle, match=r"move by post again: .* was moved from scheduler"):
         desk.ledger.move(claim, SCHEDULER, MAIL, "post again")
     assert snapshot(desk.ledger) == before
 
@@ -124,9 +125,9 @@ def test_no_claim_is_moved_to_the_device(desk: Desk) -> None:
 def test_a_lease_is_not_moved(desk: Desk) -> None:
     """It is the device's from launch to land, wherever its token travels."""
     lease: object = desk.batch.launch([desk.reserve(3)], step=1)
-    move: Callable[..., None] = desk.ledger.move
+    move = cast("Callable[..., None]", desk.ledger.move)
 
-    with pytest.raises(TypeError, match="not Lease; a Lease ends by BatchPort.land"):
+    with pytest.raises(TypeError, match=r"not Lease; a Lease ends by BatchPort.land"):
         move(lease, DEVICE, MAIL, "post")
 
 
@@ -203,18 +204,18 @@ def test_launch_and_commit_check_the_type_of_each_handle(desk: Desk) -> None:
     """Also where handles come in a sequence or by keyword."""
     state = desk.committed(3)
     claim, other = desk.reserve(3), desk.hand(desk.reserve(3), SESSION)
-    launch: Callable[..., object] = desk.batch.launch
-    commit: Callable[..., object] = desk.session.commit
+    launch = cast("Callable[..., object]", desk.batch.launch)
+    commit = cast("Callable[..., object]", desk.session.commit)
     before = snapshot(desk.ledger)
 
-    with pytest.raises(TypeError, match="BatchPort.launch takes a BatchOwned, not SessionOwned"):
+    with pytest.raises(TypeError, match=r"BatchPort.launch takes a BatchOwned, not SessionOwned"):
         launch([claim, state], step=1)
-    with pytest.raises(TypeError, match="SessionPort.commit takes a BatchOwned, not SessionOwn"):
+    with pytest.raises(TypeError, match=r"SessionPort.commit takes a BatchOwned, not SessionOwn"):
         commit(state, replaces=None)
     assert snapshot(desk.ledger) == before
     desk.session.rollback(other)
     working = desk.hand(desk.working(2, desk.name()))
-    with pytest.raises(TypeError, match="SessionPort.commit takes a SessionOwned, not BatchOwned"):
+    with pytest.raises(TypeError, match=r"SessionPort.commit takes a SessionOwned, not BatchOwned"):
         commit(working, replaces=claim)
 
 

@@ -3,26 +3,20 @@
 import pytest
 
 from ownership import (
-    DEVICE,
-    Absorbed,
     BaseChanged,
     BaseName,
     BatchOwned,
     Content,
     Kind,
     LedgerError,
-    Reclaimed,
     StaleHandle,
     StepFailed,
 )
-from ownership.handles import record_of
 from tests.ownership.support import (
     CACHE,
     OTHER,
-    SCHEDULER,
     SESSION,
     Desk,
-    open_desk,
     snapshot,
 )
 
@@ -209,92 +203,6 @@ def test_admit_and_evict_are_the_caches_commit_and_close(desk: Desk) -> None:
         desk.cache.evict(cached)
 
 
-def test_a_closed_base_drains_until_its_copy_has_landed(desk: Desk) -> None:
-    """It has no owner and no name, and the copy under way still reads it."""
-    state = desk.committed(6)
-    claim = desk.reserve(9, desk.name())
-
-    desk.session.close(state)
-
-    view = desk.ledger.view
-    assert (view.draining_slots, view.free_slots, view.find_base(desk.name(1))) == (1, 2, None)
-    assert view.held_by(SESSION) == ()
-    assert view.audit().draining == 1
-    desk.check()
-    with pytest.raises(StaleHandle, match="was given back by close"):
-        desk.session.close(state)
-    desk.step([claim], 1)
-    assert (view.draining_slots, view.free_slots) == (0, 3)
-    desk.check()
-    desk.batch.rollback(claim)
-    assert desk.is_empty()
-
-
-def test_a_draining_base_is_free_at_the_last_of_several_unpins(desk: Desk) -> None:
-    """By rollback or by landing, in any order."""
-    state = desk.committed(6)
-    first, second = desk.reserve(9, desk.name()), desk.reserve(9, desk.name())
-    desk.session.close(state)
-
-    desk.batch.rollback(first)
-    assert desk.ledger.view.draining_slots == 1
-    desk.fail(second)
-    assert desk.ledger.view.draining_slots == 0
-    desk.batch.rollback(second)
-    assert desk.is_empty()
-
-
-def test_a_replaced_base_drains_as_well(desk: Desk) -> None:
-    """Another turn (a fork) still copies out of it when its own session commits the next state."""
-    first = desk.committed(6)
-    fork = desk.reserve(9, desk.name())
-    second = desk.committed(1, desk.name(), replaces=first)
-
-    assert desk.ledger.view.draining_slots == 1
-    desk.batch.rollback(fork)
-    assert desk.ledger.view.draining_slots == 0
-    desk.session.close(second)
-    assert desk.is_empty()
-
-
-def test_an_evicted_state_drains_as_well(desk: Desk) -> None:
-    """DF-10: a copy's source can't be used again between the draw and the copy."""
-    cached = desk.cache.admit(desk.hand(desk.working(6), CACHE))
-    claim = desk.reserve(9, BaseName(CACHE, 1))
-    desk.cache.evict(cached)
-
-    assert desk.ledger.view.draining_slots == 1
-    others = [desk.reserve(0) for _ in range(2)]
-    assert 0 not in {desk.ledger.view.slot_of(other) for other in others}
-    desk.step([claim], 1)
-    assert desk.ledger.view.draining_slots == 0
-
-
-def test_a_pinned_working_claim_drains_when_it_is_rolled_back(desk: Desk) -> None:
-    """No verb fails because of a pin; publishing and parking will pin working claims."""
-    claim = desk.working(6)
-    record, _ = record_of(claim)
-    assert record is not None
-    record.pins += 1
-
-    desk.batch.rollback(claim)
-
-    assert record.kind is Kind.DRAINING
-    assert desk.ledger.view.draining_slots == 1
-
-
-def test_without_slots_no_slot_drains() -> None:
-    """The column counts claims; the view counts slots."""
-    desk = open_desk(slots=0)
-    state = desk.committed(6)
-    claim = desk.reserve(9, desk.name())
-    desk.session.close(state)
-
-    assert (desk.ledger.view.draining_slots, desk.ledger.view.audit().draining) == (0, 1)
-    desk.batch.rollback(claim)
-    assert desk.is_empty()
-
-
 def test_shared_runs_are_free_when_nobody_names_them(desk: Desk) -> None:
     """Three states of one history, ended in every order that matters."""
     first = desk.committed(8)
@@ -333,49 +241,6 @@ def test_a_name_outlives_the_port_that_gave_it(desk: Desk) -> None:
 
     desk.ledger.session_port(OTHER).close(state)
     assert desk.ledger.session_port(OTHER).version == 0
-
-
-def test_reclaim_ends_all_that_the_dead_held_by_type(desk: Desk) -> None:
-    """Counted: in a run without faults a count above zero is a leak."""
-    state = desk.committed(6)
-    working = desk.hand(desk.working(2, desk.name()))
-    pinning = desk.hand(desk.reserve(9, desk.name()))
-    stranger = desk.reserve(3)
-
-    assert desk.ledger.reclaim(SESSION) == Reclaimed(batch=2, session=1, cache=0)
-    assert desk.ledger.view.counters.reclaimed == 3
-    assert desk.ledger.view.held_by(SESSION) == ()
-    for claim in (working, pinning):
-        with pytest.raises(StaleHandle, match="was given back by reclaim"):
-            desk.session.rollback(claim)
-    with pytest.raises(StaleHandle):
-        desk.session.close(state)
-    desk.batch.rollback(stranger)
-    assert desk.is_empty()
-    assert desk.ledger.reclaim(SESSION) == Reclaimed(0, 0, 0)
-
-
-def test_reclaim_of_a_pinned_base_lets_it_drain(desk: Desk) -> None:
-    """A session dies while the first step of a turn copies out of its state."""
-    desk.committed(6)
-    claim = desk.reserve(9, desk.name())
-
-    assert desk.ledger.reclaim(SESSION).session == 1
-    assert desk.ledger.view.draining_slots == 1
-    desk.batch.rollback(claim)
-    assert desk.is_empty()
-
-
-def test_reclaim_never_touches_a_lease(desk: Desk) -> None:
-    """Only its completion, or the proven end of the device's thread, ends it."""
-    lease = desk.batch.launch([desk.reserve(3)], step=1)
-
-    assert desk.ledger.reclaim(SCHEDULER) == Reclaimed(0, 0, 0)
-    with pytest.raises(LedgerError, match="comes back by land alone"):
-        desk.ledger.reclaim(DEVICE)
-    (claim,) = desk.batch.land(lease, Absorbed((1,)))
-    desk.batch.rollback(claim)
-    assert desk.is_empty()
 
 
 def test_a_slot_given_back_is_used_next(desk: Desk) -> None:

@@ -4,22 +4,16 @@ import pytest
 
 from ownership import (
     DEVICE,
-    NO_SLOT,
     Absorbed,
     BatchOwned,
     Content,
-    CopyFrom,
     LandOutcome,
     LedgerError,
-    Need,
-    Placement,
-    SlotIndex,
     StaleHandle,
     StepFailed,
-    TailCopy,
 )
 from ownership.handles import record_of
-from tests.ownership.support import OTHER, SCHEDULER, Desk, open_desk, snapshot
+from tests.ownership.support import OTHER, SCHEDULER, Desk, snapshot
 
 FAILED = StepFailed("it broke")
 
@@ -112,7 +106,7 @@ def test_a_failed_step_leaves_position_and_pages_and_only_rollback(desk: Desk) -
     after = desk.ledger.view.describe(claim)
     assert (after.position, after.pages, after.content) == (5, seen.pages, Content.UNDEFINED)
     before = snapshot(desk.ledger)
-    with pytest.raises(LedgerError, match="launch: slot 0 .* is undefined after a failed step"):
+    with pytest.raises(LedgerError, match=r"launch: slot 0 .* is undefined after a failed step"):
         desk.batch.launch([claim], step=2)
     assert snapshot(desk.ledger) == before
     desk.batch.rollback(claim)
@@ -213,124 +207,6 @@ def test_a_pinned_working_claim_is_not_launched(desk: Desk) -> None:
     with pytest.raises(LedgerError, match="is pinned by 1 copies under way: wait for them"):
         desk.batch.launch([claim], step=2)
     assert desk.ledger.view.describe(claim).pinned == 1
-
-
-def test_quarantine_is_counted_until_the_lease_lands_as_failed(desk: Desk) -> None:
-    """The device that hangs may still write: nothing of it is free."""
-    view = desk.ledger.view
-    lease = desk.batch.launch([desk.working(5, covers=8), desk.reserve(3)], step=5)
-    desk.ledger.quarantine(lease)
-    desk.ledger.quarantine(lease)
-
-    assert (view.quarantined_leases, view.quarantined_slots, view.quarantined_pages) == (1, 2, 3)
-    report = view.audit()
-    assert (report.quarantined, report.quarantined_slots, report.quarantined_pages) == (2, 2, 3)
-    assert (report.batch, report.exclusive_pages, report.shared_pages) == (0, 0, 0)
-    assert (report.conserved, report.at_rest) == (True, True)
-    assert desk.ledger.reclaim(SCHEDULER).batch == 0
-
-    for claim in desk.batch.land(lease, FAILED):
-        desk.batch.rollback(claim)
-    assert (view.quarantined_leases, view.quarantined_slots, view.quarantined_pages) == (0, 0, 0)
-    assert desk.is_empty()
-
-
-def test_a_quarantined_lease_does_not_land_as_done(desk: Desk) -> None:
-    """Its turns have failed already; its device was given up."""
-    lease = desk.batch.launch([desk.reserve(3)], step=5)
-    desk.ledger.quarantine(lease)
-    before = snapshot(desk.ledger)
-
-    with pytest.raises(LedgerError, match="it can only land as failed"):
-        desk.batch.land(lease, Absorbed((1,)))
-    assert snapshot(desk.ledger) == before
-    desk.batch.land(lease, FAILED)
-
-
-def test_quarantine_holds_what_it_alone_pins_and_shares(desk: Desk) -> None:
-    """A drained base stays as long as the copy out of it may run; shared pages are not lost."""
-    view = desk.ledger.view
-    first = desk.committed(6)
-    second = desk.committed(4, desk.name())
-    lease = desk.batch.launch([desk.reserve(9, desk.name(1))], step=5)
-    desk.session.close(first)
-    assert (view.draining_slots, view.audit().draining) == (1, 1)
-
-    desk.ledger.quarantine(lease)
-
-    report = view.audit()
-    assert (report.draining, report.quarantined, report.session) == (0, 2, 1)
-    assert (view.quarantined_slots, report.quarantined_slots) == (2, 2)
-    # Its own two pages and the base's tail; the base's full page is the second state's as well.
-    assert (view.quarantined_pages, report.quarantined_pages) == (3, 3)
-    desk.session.close(second)
-    assert (view.quarantined_pages, view.audit().quarantined_pages) == (4, 4)
-    assert view.audit().at_rest
-    for claim in desk.batch.land(lease, FAILED):
-        desk.batch.rollback(claim)
-    assert desk.is_empty()
-
-
-def test_placements_tell_the_device_what_each_row_reads_and_writes(desk: Desk) -> None:
-    """Cleared, copied or kept; the tail is copied page to page."""
-    desk.committed(6)
-    claims = [
-        desk.working(3),
-        desk.reserve(9, desk.name()),
-        desk.reserve(5),
-    ]
-    lease = desk.batch.launch(claims, step=2)
-
-    kept, copied, cleared = desk.ledger.view.placements(lease)
-    one, two, three = (desk.ledger.view.describe(claim) for claim in claims)
-    assert kept == Placement(SlotIndex(1), "kept", 3, list(one.pages), None)
-    tail = TailCopy(desk.ledger.view.held_by(desk.name().holder)[0].pages[1], two.pages[1])
-    assert copied == Placement(SlotIndex(2), CopyFrom(SlotIndex(0)), 6, list(two.pages), tail)
-    assert cleared == Placement(SlotIndex(3), "zeros", 0, list(three.pages), None)
-
-
-def test_placements_of_a_base_without_a_tail_copy_no_page(desk: Desk) -> None:
-    """All pages of the base are frozen."""
-    desk.committed(8)
-    lease = desk.batch.launch([desk.reserve(9, desk.name())], step=2)
-
-    (placement,) = desk.ledger.view.placements(lease)
-    assert (placement.initial, placement.tail_copy) == (CopyFrom(SlotIndex(0)), None)
-
-
-def test_placements_without_slots_copy_the_tail_alone() -> None:
-    """There is no state to copy, and none to clear."""
-    desk = open_desk(slots=0)
-    desk.committed(6)
-    claims = [desk.reserve(9, desk.name()), desk.reserve(3)]
-    lease = desk.batch.launch(claims, step=2)
-
-    copied, cleared = desk.ledger.view.placements(lease)
-    assert (copied.slot, copied.initial) == (NO_SLOT, "kept")
-    assert copied.tail_copy is not None
-    assert (cleared.slot, cleared.initial) == (NO_SLOT, "zeros")
-
-
-def test_placements_without_pages_copy_the_slot_alone() -> None:
-    """There is no page table."""
-    desk = open_desk(pages=0)
-    desk.committed(6)
-    lease = desk.batch.launch([desk.reserve(9, desk.name())], step=2)
-
-    (placement,) = desk.ledger.view.placements(lease)
-    assert (placement.initial, placement.pages) == (CopyFrom(SlotIndex(0)), [])
-    assert placement.tail_copy is None
-
-
-def test_a_placements_pages_are_the_claims_own_table(desk: Desk) -> None:
-    """Lent, not copied: a step over long histories costs nothing for them."""
-    claim = desk.reserve(3)
-    lease = desk.batch.launch([claim], step=1)
-    (placement,) = desk.ledger.view.placements(lease)
-    desk.batch.land(lease, Absorbed((3,)))
-
-    desk.batch.grow(claim, Need(9))
-    assert placement.pages == [0, 1, 2]
 
 
 def test_two_rows_may_copy_out_of_one_base(desk: Desk) -> None:

@@ -8,8 +8,8 @@ from ownership import (
     Capacity,
     Counters,
     CustodianId,
-    LedgerView,
     StaleHandle,
+    StepFailed,
 )
 from tests.ownership.support import CACHE, SCHEDULER, SESSION, Desk
 
@@ -84,10 +84,22 @@ def test_a_spent_handle_is_not_described(desk: Desk) -> None:
             question(claim)
 
 
-def test_answers_are_frozen(desk: Desk) -> None:
+@pytest.mark.parametrize("field", ["custodian", "position"])
+def test_answers_are_frozen(desk: Desk, field: str) -> None:
     """Nobody can mistake one for a handle to write through."""
     seen = desk.ledger.view.describe(desk.reserve(3))
 
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        setattr(seen, "custodian", "me")
-    assert isinstance(desk.ledger.view, LedgerView)
+        setattr(seen, field, "mine")
+
+
+def test_launched_steps_are_listed_until_they_land(desk: Desk) -> None:
+    """Supervision asks what is still on the device when the actor that knew is gone."""
+    first = desk.batch.launch([desk.reserve(3)], step=1)
+    second = desk.batch.launch([desk.reserve(3)], step=2)
+    assert desk.ledger.view.leases() == (first, second)
+
+    desk.batch.land(first, StepFailed("it broke"))
+    assert desk.ledger.view.leases() == (second,)
+    del second
+    assert desk.ledger.view.leases() == ()

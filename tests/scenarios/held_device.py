@@ -39,7 +39,7 @@ class HeldDevice:
     steps: list[DeviceStep] = attrs.field(factory=list[DeviceStep])
     on_submit: Callable[[], None] = lambda: None
     idle: threading.Event = attrs.field(factory=threading.Event)
-    """Set when every step that was let go has been reported."""
+    """Set when the step that was let go last has been reported; one for each step."""
     _waiting: deque[_Job] = attrs.field(factory=deque[_Job])
 
     @property
@@ -86,11 +86,11 @@ class HeldDevice:
             self._compute(worker, step, done)
 
     def _compute(self, worker: DeviceWorker, step: DeviceStep, done: Done) -> None:
-        self.idle.clear()
+        self.idle = reported = threading.Event()
 
         def report(result: StepReport) -> None:
             done(result)
-            self.idle.set()
+            reported.set()
 
         worker.submit(step, report)
 

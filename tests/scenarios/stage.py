@@ -157,7 +157,7 @@ class Stage:
         assert self.engine.core.ledger.view.counters.reclaimed == 0
 
     def check_at_submit(self) -> None:
-        """Between two steps of a device that does not wait; inside a handler, so it must not raise."""
+        """Check inside the handler that submits a step, which an error would kill."""
         try:
             self.check()
         except AssertionError as error:

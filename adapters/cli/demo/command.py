@@ -22,7 +22,7 @@ __all__ = ["demo"]
 
 ROWS = 16
 SLOTS = 26
-PAGES = 64
+PAGES = 96
 """Too few of each: sessions outnumber slots, and running turns outgrow the pages."""
 
 

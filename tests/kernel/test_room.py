@@ -1,0 +1,245 @@
+"""Room: which moves make it, in which order, and all of them or none."""
+
+import pytest
+
+from kernel.room import Moves, Room
+from kernel.turn import OpenTurn
+from ownership import BaseName, Need
+from tests.kernel.pool import Pool, holder
+from tests.kernel.turns import make_turn
+
+
+def pages(count: int) -> Need:
+    return Need(4 * count)
+
+
+def room(pool: Pool, max_rows: int = 8) -> Room:
+    return Room(pool.view, pool.roster, max_rows=max_rows)
+
+
+def waiting(pool: Pool, name: str, arrival: int, base: BaseName | None = None) -> OpenTurn:
+    """A turn that waits, of the session that its base belongs to."""
+    turn = make_turn(name, arrival=arrival)
+    if base is not None:
+        turn.base, turn.session = base, base.holder
+    pool.roster.add(turn)
+    return turn
+
+
+def names(moves: Moves | None) -> list[str]:
+    assert moves is not None
+    asks = [f"{base.holder.removeprefix('session:')}@{base.version}" for base in moves.asks]
+    return asks + [turn.id for turn in moves.victims]
+
+
+def a_full_house() -> tuple[Pool, OpenTurn]:
+    """Something of everything that a turn may take, and a senior turn that needs room."""
+    pool = Pool(pages=32)
+    own = pool.rest("own", 5)
+    waits = pool.rest("waits", 5)
+    runs = pool.rest("runs", 5)
+    pool.rest("idle", 5)
+    first = pool.rest("chats", 5)
+    pool.rest("chats", 2, first)
+    running = make_turn("senior", arrival=-1, base=runs, session=runs.holder)
+    pool.run(running, 8)
+    for arrival in (8, 7):
+        pool.run(make_turn(f"junior {arrival}", arrival=arrival), 8)
+    waiting(pool, "other", 9, waits)
+    turn = waiting(pool, "needs room", 0, own)
+    pool.fill()
+    return pool, turn
+
+
+ORDER = ["chats@1", "idle@1", "chats@2", "runs@1", "waits@1", "junior 8", "junior 7"]
+
+
+def test_moves_are_made_in_order_of_what_they_cost() -> None:
+    """A checkpoint, idle states, a running turn's base, a waiting one's, juniors, the own base."""
+    pool, turn = a_full_house()
+    found = [room(pool).moves_for(turn, pages(count), pool.claims) for count in range(1, 40)]
+    possible = [names(moves) for moves in found if moves is not None]
+
+    assert [] not in possible[1:]
+    longest = [moves for moves in possible if "own@1" not in moves]
+    assert longest[-1] == ORDER
+    for moves in longest:
+        asks = [name for name in moves if "@" in name]
+        assert asks == ORDER[: len(asks)]
+        victims = moves[len(asks) :]
+        assert victims == ORDER[5 : 5 + len(victims)]
+
+
+def test_the_own_base_is_the_last_to_go() -> None:
+    """It costs a recomputation of the whole log; then the turn starts from nothing."""
+    pool, turn = a_full_house()
+    found = [room(pool).moves_for(turn, pages(count), pool.claims) for count in range(1, 40)]
+    with_own = [names(moves) for moves in found if moves is not None and "own@1" in names(moves)]
+
+    assert with_own
+    for moves in with_own:
+        assert set(moves) == {*ORDER, "own@1"}
+        assert [name for name in moves if "@" in name][-1] == "own@1"
+
+
+def test_nothing_moves_unless_all_moves_together_make_the_room() -> None:
+    """A preemption that doesn't help would throw work away and help nobody."""
+    pool, turn = a_full_house()
+    needs_all = max(
+        count for count in range(1, 40) if room(pool).moves_for(turn, pages(count), pool.claims)
+    )
+
+    assert needs_all < 32
+    assert room(pool).moves_for(turn, pages(needs_all + 1), pool.claims) is None
+
+
+def test_no_more_is_asked_than_is_short() -> None:
+    """One page short and one page free: the cheapest single move."""
+    pool, turn = a_full_house()
+
+    # The own base covers one full page already, so two more pages are one over its tail.
+    assert names(room(pool).moves_for(turn, pages(2), pool.claims)) == ["chats@1"]
+
+
+def test_looking_for_moves_changes_nothing() -> None:
+    """They are the scheduler's to make."""
+    pool, turn = a_full_house()
+    before = pool.view.audit(), pool.roster.running[:], pool.roster.waiting[:]
+    room(pool).moves_for(turn, pages(9), pool.claims)
+
+    assert (pool.view.audit(), pool.roster.running, pool.roster.waiting) == before
+
+
+def test_a_pinned_state_is_not_asked_for() -> None:
+    """It would only drain: its session loses it, and no room comes of it now."""
+    pool = Pool(pages=8)
+    base = pool.rest("a", 8)
+    copying = pool.reserve(9, base, "copying")
+    turn = waiting(pool, "t", 0)
+    pool.fill()
+    while_pinned = room(pool).moves_for(turn, pages(1), pool.claims)
+    pool.land([copying], 1)
+
+    assert while_pinned is None
+    # The copy shares the full pages, so the state alone gives nothing but what is its own.
+    assert room(pool).moves_for(turn, pages(1), pool.claims) is None
+    pool.port.rollback(copying)
+
+
+def test_the_least_recently_committed_idle_state_goes_first() -> None:
+    """It is the least likely to be needed next."""
+    pool = Pool(pages=8)
+    for session in ("x", "y", "z"):
+        pool.rest(session, 4)
+    turn = waiting(pool, "t", 0)
+    pool.fill()
+
+    assert names(room(pool).moves_for(turn, pages(2), pool.claims)) == ["x@1", "y@1"]
+
+
+def test_what_is_returning_is_waited_for() -> None:
+    """Every ask is answered; asking somebody else as well would take more than is short."""
+    pool = Pool(pages=8)
+    x, _ = pool.rest("x", 4), pool.rest("y", 4)
+    turn = waiting(pool, "t", 0)
+    pool.fill()
+    finder = room(pool)
+    finder.asked.add(x)
+
+    assert finder.moves_for(turn, pages(1), pool.claims) is None
+    assert names(finder.moves_for(turn, pages(2), pool.claims)) == ["y@1"]
+
+
+def test_a_turn_takes_from_its_juniors_only() -> None:
+    """The senior always finishes, and by induction everybody does."""
+    pool = Pool(pages=8)
+    pool.run(make_turn("senior", arrival=1), 16)
+    pool.run(make_turn("junior", arrival=3), 8)
+    turn = waiting(pool, "t", 2)
+    pool.fill()
+
+    assert names(room(pool).moves_for(turn, pages(2), pool.claims)) == ["junior"]
+    assert room(pool).moves_for(turn, pages(3), pool.claims) is None
+
+
+def test_a_junior_in_flight_is_not_preempted() -> None:
+    """Its claim is with the device; nobody has a handle to roll back."""
+    pool = Pool(pages=8)
+    junior = pool.run(make_turn("junior", arrival=3), 8)
+    turn = waiting(pool, "t", 2)
+    pool.fill()
+    lease = pool.port.launch([pool.claims.pop(junior.id)], step=2)
+
+    assert room(pool).moves_for(turn, pages(1), pool.claims) is None
+    assert pool.view.leases() == (lease,)
+
+
+def test_a_row_can_be_short_while_memory_is_not() -> None:
+    """``max_num_seqs`` bounds a step; the most junior turn makes place."""
+    pool = Pool(pages=16)
+    pool.run(make_turn("a", arrival=5), 4)
+    pool.run(make_turn("b", arrival=6), 4)
+    turn = waiting(pool, "t", 1)
+
+    assert names(room(pool, max_rows=2).moves_for(turn, pages(1), pool.claims)) == ["b"]
+    assert names(room(pool, max_rows=3).moves_for(turn, pages(1), pool.claims)) == []
+
+
+def test_a_running_turn_that_grows_needs_no_row_and_no_slot() -> None:
+    """It has both; a page is what it lacks."""
+    pool = Pool(slots=2, pages=2)
+    pool.rest("idle", 4)
+    turn = pool.run(make_turn("t", arrival=1), 4, absorbs=4)
+
+    assert pool.view.free_slots == pool.view.free_pages == 0
+    moves = room(pool, max_rows=1).moves_for(turn, Need(5), pool.claims)
+    assert names(moves) == ["idle@1"]
+
+
+def test_one_slot_serves_any_number_of_idle_sessions() -> None:
+    """The state that rests in it is asked for, and comes back from its log later."""
+    pool = Pool(slots=1, pages=8)
+    pool.rest("idle", 4)
+    turn = waiting(pool, "t", 0)
+
+    assert names(room(pool).moves_for(turn, pages(1), pool.claims)) == ["idle@1"]
+
+
+def test_the_only_slot_may_be_the_turns_own_base() -> None:
+    """Then it gives up its own state, and starts from its log."""
+    pool = Pool(slots=1, pages=8)
+    turn = waiting(pool, "t", 0, pool.rest("own", 6))
+
+    assert names(room(pool).moves_for(turn, pages(2), pool.claims)) == ["own@1"]
+
+
+@pytest.mark.parametrize(("needed", "fits"), [(8, True), (9, False)])
+def test_a_need_beyond_the_whole_pool_never_fits(needed: int, fits: bool) -> None:
+    """Whatever else is in the engine now."""
+    pool = Pool(slots=1, pages=8)
+    pool.rest("idle", 20)
+
+    assert room(pool).can_ever_fit(pages(needed)) is fits
+
+
+def test_quarantine_shrinks_what_can_ever_fit() -> None:
+    """A turn that waits for memory which a hanging step may never give back would hang, too."""
+    pool = Pool(slots=2, pages=8)
+    hanging = [pool.reserve(20), pool.reserve(1)]
+    lease = pool.port.launch(hanging[:1], step=1)
+    pool.ledger.quarantine(lease)
+
+    assert room(pool).can_ever_fit(pages(3))
+    assert not room(pool).can_ever_fit(pages(4))
+    pool.ledger.quarantine(pool.port.launch(hanging[1:], step=2))
+    assert not room(pool).can_ever_fit(pages(1)), "no slot is left"
+
+
+def test_a_session_that_is_gone_is_not_asked() -> None:
+    """The ledger says who rests with what; a state that was closed is in no list."""
+    pool = Pool(slots=1, pages=8)
+    pool.rest("idle", 4)
+    turn = waiting(pool, "t", 0)
+    pool.ledger.session_port(holder("idle")).close(pool.states.pop())
+
+    assert names(room(pool).moves_for(turn, pages(1), pool.claims)) == []
