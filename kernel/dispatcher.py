@@ -12,6 +12,7 @@ must contain its own failure.
 
 import heapq
 import itertools
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -167,15 +168,19 @@ class Dispatcher:
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None
 
-    def run(self, limit: int) -> bool:
-        """Serve up to ``limit`` messages; True when more wait."""
+    def run(self, limit: int, *, budget_s: float = math.inf) -> bool:
+        """Serve up to ``limit`` messages, and begin none after the budget; True when more wait."""
         self._take_inbox()
         self._fire_timers()
+        clock = self._environment.clock
+        deadline = clock() + budget_s
         for _ in range(limit):
             if not self._ready and not self._take_inbox():
                 return False
             self._serve(self._next_mailbox())
-        return True
+            if clock() >= deadline:
+                break
+        return not self.is_quiet
 
     def _serve(self, mailbox: Mailbox[Any]) -> None:
         mailbox.queued = False

@@ -24,7 +24,8 @@ ENDED_UNASKED = "its dispatcher's task was cancelled"
 _Run = Callable[[TaskStatus[None]], Awaitable[None]]
 
 _HOPS_PER_TURN = 256
-"""Messages served before the caller's loop gets a turn: about half a millisecond."""
+_BUDGET_S = 0.002
+"""The caller's loop gets a turn after so many messages or seconds, whichever comes first."""
 
 
 @final
@@ -82,7 +83,7 @@ class Shell:
     async def _serve(self) -> None:
         dispatcher = self._core.dispatcher
         while not self._stopping:
-            more = dispatcher.run(_HOPS_PER_TURN)
+            more = dispatcher.run(_HOPS_PER_TURN, budget_s=_BUDGET_S)
             self._served.set()
             self._served = anyio.Event()
             if more:

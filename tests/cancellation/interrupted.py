@@ -9,9 +9,10 @@ import random
 import sys
 
 import anyio
+import anyio.lowlevel
 
 from adapters.fake_device import FakeDevice
-from kernel import Engine, EngineConfig, SamplingParams, Session
+from kernel import Engine, EngineConfig, SamplingParams
 
 __all__: list[str] = []
 
@@ -27,33 +28,32 @@ CONFIG = EngineConfig(
 )
 
 
-async def _live(engine: Engine, session: Session, rng: random.Random) -> None:
+async def _live(engine: Engine, rng: random.Random) -> None:
     while True:
         params = SamplingParams(temperature=0, max_tokens=rng.randint(1, 8), ignore_eos=True)
         prompt = [rng.randrange(900) for _ in range(rng.randint(1, 12))]
-        if rng.random() < 0.5:
-            await engine.complete(prompt, params)
-        else:
-            async with session.turn(prompt, params, wait=True) as turn:
-                async for _ in turn:
-                    if rng.random() < 0.2:
-                        break
-            await session.interrupt(0) if turn.has_result else None
+        await engine.complete(prompt, params)
+        async with engine.session() as session:
+            await session.append(prompt)
+            for _ in range(rng.randint(1, 4)):
+                async with session.turn(prompt, params) as turn:
+                    async for _ in turn:
+                        if rng.random() < 0.2:
+                            break
 
 
 async def _serve(engines: list[Engine], seed: str, mode: str) -> None:
-    rng = random.Random(seed)
     device = FakeDevice(eos_token_ids=())
     if mode == "thread":
-        device = FakeDevice(eos_token_ids=(), mode="thread", delay=0.0003)
+        device = FakeDevice(eos_token_ids=(), mode="thread", delay=lambda _step: 0.0003)
     async with Engine.open(CONFIG, device=device) as engine:
         engines.append(engine)
-        async with engine.session() as session, anyio.create_task_group() as tasks:
+        async with anyio.create_task_group() as tasks:
             for number in range(5):
-                tasks.start_soon(_live, engine, session, random.Random(f"{seed} {number}"))
+                tasks.start_soon(_live, engine, random.Random(f"{seed} {number}"))
+            await anyio.lowlevel.checkpoint()
             print("ready", flush=True)
             await anyio.sleep(30)
-            print(rng.random())
 
 
 def _report(engines: list[Engine], how: str) -> None:

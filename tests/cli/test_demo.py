@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from adapters.cli import main
+from adapters.cli.demo.command import rows_for
 from adapters.cli.demo.plan import DemoSize, make_plan
 from adapters.cli.demo.run import DemoRun, run_demo
 from adapters.cli.demo.view import SilentView
@@ -90,6 +91,11 @@ async def test_the_seeds_bug_is_found_in_the_log(tmp_path: Path) -> None:
     assert not result.report.conserved
     assert result.report.double_frees > 0
     assert any(problem.kind == "alias" for problem in result.audit.engines[0].problems)
+
+
+def test_slots_for_everybody_are_of_use_to_everybody() -> None:
+    """Turns that wait for a row would be preempted for one, whatever the pool holds."""
+    assert [rows_for(slots) for slots in (1, 26, 40, 500)] == [16, 16, 40, 64]
 
 
 def test_a_plant_ends_with_its_block() -> None:

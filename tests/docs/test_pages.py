@@ -1,12 +1,15 @@
 """What the pages show, link to and name is there."""
 
 import ast
+import pkgutil
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from kernel.opening import DEVICES
 from tests.docs.figures import fill, names
 from tests.docs.markdown import ROOT, blocks, links, pages, run
 
@@ -77,6 +80,18 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
     named = set(re.findall(r"`((?:ownership|kernel|adapters|tests|docs)/[\w./-]*)`", text))
 
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_the_devices_and_the_command_that_pages_name_are_entry_points_that_load() -> None:
+    """``EngineConfig(device="fake")`` and ``tenure demo`` lead somewhere once installed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    devices = project["entry-points"][DEVICES]
+    loaded = [
+        pkgutil.resolve_name(target) for target in (*devices.values(), project["scripts"]["tenure"])
+    ]
+
+    assert {"cpu", "cuda", "fake"} <= devices.keys()
+    assert all(callable(each) for each in loaded)
 
 
 @cache

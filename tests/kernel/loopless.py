@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import anyio
 import attrs
 
 from adapters.fake_device import FakeDevice
@@ -11,6 +12,7 @@ from kernel.config import EngineConfig
 from kernel.core import Core
 from kernel.detokenizer import IncrementalDetokenizer
 from kernel.environment import Environment
+from kernel.errors import TenureError
 from kernel.ids import SessionId, session_custodian
 from kernel.messages import CancelTurn, CloseSession, InterruptTurn, StartTurn
 from kernel.params import SamplingParams
@@ -21,7 +23,7 @@ from kernel.turn import TurnRequest
 from tests.kernel.toys import CALLER, Clock
 from tests.kernel.turns import make_output, make_request
 
-__all__ = ["Loopless", "tokens_of"]
+__all__ = ["Loopless", "error_of", "outcome", "read", "tokens_of"]
 
 
 @attrs.define(eq=False)
@@ -144,3 +146,27 @@ def tokens_of(request: TurnRequest) -> list[int]:
     """The generated tokens that an ended turn kept."""
     assert request.output.end is not None
     return request.output.tokens[: request.output.end.kept]
+
+
+def error_of(request: TurnRequest) -> BaseException | None:
+    """What a caller of an ended turn is raised."""
+    assert request.output.end is not None
+    return request.output.end.error
+
+
+def read(request: TurnRequest) -> None:
+    """The caller has received all that there is."""
+    request.output.delivered = len(request.output.tokens)
+
+
+def outcome(reply: Reply[int]) -> int | TenureError:
+    """What a reply was settled with."""
+    assert reply.is_settled
+
+    async def ask() -> int | TenureError:
+        try:
+            return await reply.wait()
+        except TenureError as error:
+            return error
+
+    return anyio.run(ask)

@@ -77,7 +77,7 @@ def test_only_workers_that_have_ended_are_told_of(ledger: Ledger) -> None:
     quarantine.take(hangs, {8: leases[8]})
     told: list[tuple[int, ...]] = []
     quarantine.collect_ended(told.append)
-    quarantine.collect_ended(told.append, timeout_s=2.0)
+    quarantine.collect_ended(told.append, seconds_left=lambda: 2.0)
     hangs.has_ended = True
     quarantine.collect_ended(told.append)
 

@@ -214,9 +214,16 @@ class Stage:
 
 @asynccontextmanager
 async def open_stage(
-    open_device: DeviceFactory = open_fake, **config: Any
+    open_device: DeviceFactory = open_fake, *, counts_steps: bool = False, **config: Any
 ) -> AsyncGenerator[Stage]:
-    """Open a stage; at its end everything must be free and every noted turn right."""
+    """Open a stage; at its end everything must be free and every noted turn right.
+
+    Args:
+        open_device: what computes.
+        counts_steps: let the engine's clock count the device's steps, so that every time that it
+            reports is a number of steps.
+        config: of the engine, where it differs from a small one.
+    """
     opened = open_device()
     device, clock = HeldDevice(opened.device), Clock()
     defaults = {
@@ -230,7 +237,9 @@ async def open_stage(
     async with Engine.open(
         EngineConfig(**{**defaults, **config}),
         device=OpenedDevice(device=device, tokenizer=opened.tokenizer),
-        environment=Environment(clock=clock),
+        environment=Environment(
+            clock=(lambda: float(len(device.steps))) if counts_steps else clock
+        ),
     ) as engine:
         stage = Stage(engine, device, clock)
         device.on_submit = stage.check_at_submit

@@ -18,7 +18,7 @@ from adapters.cli.engine_options import config_from, engine_options
 from adapters.cli.output import write_json
 from adapters.cli.plant import PLANTS, plant
 
-__all__ = ["demo"]
+__all__ = ["demo", "rows_for"]
 
 ROWS = 16
 SLOTS = 26
@@ -57,9 +57,9 @@ def demo(
     close at random moments. At the end the event log is replayed. The exit code is 1 when a slot
     or a page leaked, came back twice or was shared by mistake, or a client got an error.
     """
-    options["num_slots"] = options["num_slots"] or SLOTS
+    slots = options["num_slots"] = options["num_slots"] or SLOTS
     options["num_pages"] = options["num_pages"] or PAGES
-    config = config_from(options, seed=seed, max_num_seqs=ROWS)
+    config = config_from(options, seed=seed, max_num_seqs=rows_for(slots))
     size = DemoSize(
         sessions=sessions, turns=turns, one_shots=one_shots, max_tokens=max_tokens, pace=pace
     )
@@ -80,6 +80,11 @@ def demo(
         click.echo(f"client error: {error}", err=True)
     if run.tally.errors or not run.report.conserved:
         raise click.exceptions.Exit(1)
+
+
+def rows_for(slots: int) -> int:
+    """Turns that may run at once: few by default, and enough where there is a slot for everybody."""
+    return ROWS if slots <= SLOTS else min(64, slots)
 
 
 def _view(as_json: bool) -> View:

@@ -1,0 +1,87 @@
+"""The bound on waiting, as a formula over what is known of the turns.
+
+In device steps, from the moment at which the scheduler has a turn to the moment at which its caller
+is told the end::
+
+    steps(T) <= sum over i of  M_i + ceil(M_i / P)
+                               + (1 + A_i) * (ceil((K_i + M_i) / C) + 6)
+
+* the sum is over T itself and every turn i that is senior to T and open at some time while T is;
+* K_i: tokens that the turn knows at its submit, history and input; M_i: its ``max_tokens``;
+* A_i: turns more senior than i that were submitted while i was open: 0 for first come;
+* C = max_num_batched_tokens - max_num_seqs + 1: tokens that the most senior turn absorbs in a step
+  if it has that many to absorb; P = page_size.
+
+Why. At each moment one of these turns is the most senior open one, the *top*. It is never preempted
+while it is the top, and it advances in every step but those named here. Its time as the top falls
+into at most 1 + A_i intervals, which begin when its last senior ends. In an interval it may have to
+start from nothing: it absorbs its context again, C tokens a step, at most
+ceil((K_i + M_i) / C) steps and one more where the absorbing is split in two phases. Each of its M_i
+tokens is drawn once, whatever was preempted, in one step. A step may pass without it
+
+* when it becomes the top: the one in flight (1);
+* at each of two admissions, one a phase: while the states that it asked for come back (2);
+* between two phases: while its session commits (1);
+* at each page that it grows by, the same: at most ceil(M_i / P) pages, one more an interval (1).
+
+That makes 6 an interval. States come back within one step because a session answers at once, and
+nothing junior is admitted or grown in between. Not counted: steps that fail, and quarantine.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+
+from kernel.policies import Policy, Rank, TurnFacts
+
+__all__ = ["RecordingPolicy", "Served", "steps_at_most"]
+
+_LOST_PER_INTERVAL = 6
+
+
+@attrs.frozen(kw_only=True)
+class Served:
+    """A turn that ended, in numbers of steps."""
+
+    rank: Rank
+    arrived: float
+    ended: float
+    context: int
+    max_tokens: int
+
+
+@attrs.define(eq=False)
+class RecordingPolicy:
+    """Ranks as another policy does, and keeps what each turn was ranked by.
+
+    Turns are known by their tenant, which the policies that are tested don't look at.
+    """
+
+    inner: Policy
+    ranks: dict[str, Rank] = attrs.field(factory=dict[str, Rank])
+    facts: dict[str, TurnFacts] = attrs.field(factory=dict[str, TurnFacts])
+
+    def rank(self, facts: TurnFacts, /) -> Rank:
+        rank = self.inner.rank(facts)
+        self.ranks[facts.tenant] = rank
+        self.facts[facts.tenant] = facts
+        return rank
+
+    def admitted(self, rank: Rank, /) -> None:
+        self.inner.admitted(rank)
+
+
+def steps_at_most(turn: Served, turns: Mapping[str, Served], *, chunk: int, page_size: int) -> int:
+    """Steps within which a turn must have ended."""
+    total = 0
+    for other in turns.values():
+        overlaps = other.arrived <= turn.ended and turn.arrived <= other.ended
+        if other.rank <= turn.rank and overlaps:
+            displaced = sum(
+                senior.rank < other.rank and other.arrived < senior.arrived <= other.ended
+                for senior in turns.values()
+            )
+            absorbing = -(-(other.context + other.max_tokens) // chunk)
+            total += other.max_tokens + -(-other.max_tokens // page_size)
+            total += (1 + displaced) * (absorbing + _LOST_PER_INTERVAL)
+    return total
