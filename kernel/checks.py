@@ -13,6 +13,7 @@ from kernel.errors import ValidationError
 __all__ = [
     "integer",
     "items",
+    "kept",
     "known_names",
     "number",
     "seconds",
@@ -46,6 +47,12 @@ def seconds(parameter: str, value: object) -> None:
     """Refuse anything but ``None`` (no limit) or a positive, finite number of seconds."""
     if value is not None:
         number(parameter, value, above=0)
+
+
+def kept(value: object) -> None:
+    """Refuse a ``keep`` that is no count; how many there are to keep, the session knows."""
+    if value is not None:
+        integer("keep", value, least=0)
 
 
 def truth(parameter: str, value: object) -> None:

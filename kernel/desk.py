@@ -102,9 +102,7 @@ class Desk:
         """
         core = self.check_context()
         params = params or SamplingParams()
-        timeouts = {name: options.get(name) for name in _TIMEOUTS}
-        for name, value in timeouts.items():
-            _check_seconds(name, value)
+        _check_options(options)
         turn = TurnId(options.get("request_id") or core.environment.new_id("req"))
         output = TurnOutput(
             self._detokenizer(params),
@@ -175,7 +173,7 @@ class Desk:
 
     async def settle(self) -> None:
         """Let posted messages be handled and the step that runs land. Cancel-safe."""
-        core = self.core
+        core = self.check_context()
         await self._shell.until(lambda: core.dispatcher.is_quiet and core.device_is_idle)
 
     def _detokenizer(self, params: SamplingParams) -> IncrementalDetokenizer | None:
@@ -202,16 +200,22 @@ class Desk:
         return tokens
 
 
-_TIMEOUTS: tuple[Literal["queue_timeout_s", "timeout_s", "stall_timeout_s"], ...] = (
-    "queue_timeout_s",
-    "timeout_s",
-    "stall_timeout_s",
-)
+_MOST_PRIORITY = 1_000_000
 
 
-def _check_seconds(name: str, value: float | None) -> None:
-    if value is not None and not value > 0:
-        raise ValidationError(parameter=name, value=value, why="it must be above 0 seconds")
+def _check_options(options: RequestOptions) -> None:
+    """Refuse here what would fail in the scheduler, and everybody's turns with it."""
+    if not options:
+        return
+    checks.known_names(options, RequestOptions.__annotations__, of="a request")
+    for name in ("queue_timeout_s", "timeout_s", "stall_timeout_s"):
+        checks.seconds(name, options.get(name))
+    priority = options.get("priority", 0)
+    checks.integer("priority", priority, least=-_MOST_PRIORITY, most=_MOST_PRIORITY)
+    texts: dict[str, object] = {name: options.get(name) for name in ("request_id", "tenant")}
+    for name, text in texts.items():
+        if text is not None and not isinstance(text, str):
+            raise ValidationError(parameter=name, value=text, why="it must be a str")
 
 
 def _loop_id() -> int:

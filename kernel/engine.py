@@ -13,7 +13,7 @@ from kernel.config import EngineConfig
 from kernel.core import Core
 from kernel.desk import Desk, RequestOptions
 from kernel.environment import Environment
-from kernel.errors import EngineClosed, ModelError, SessionNotFound, ValidationError
+from kernel.errors import EngineClosed, ModelError, ValidationError
 from kernel.generation import Generation
 from kernel.ids import SessionId, TurnId
 from kernel.messages import CancelTurn
@@ -120,7 +120,7 @@ class Engine:
             options: see :class:`RequestOptions`.
         """
         request = self._desk.make_request("generate", prompt, params, **options)
-        return RunningTurn(self.core, request, self._desk.submit_one_shot, session_id=None)
+        return RunningTurn(self._desk, request, self._desk.submit_one_shot, session_id=None)
 
     async def complete(
         self,
@@ -232,9 +232,6 @@ class Engine:
         Raises:
             SessionNotFound: there is none.
         """
-        core = self._desk.check_context()
-        if SessionId(session_id) not in core.sessions:
-            raise SessionNotFound(session_id=session_id)
         return Session(
             self._desk,
             SessionId(session_id),

@@ -16,6 +16,7 @@ __all__ = [
     "EngineFault",
     "ModelError",
     "NotFinished",
+    "NotSubmitted",
     "Overloaded",
     "PromptTooLong",
     "QueueFull",
@@ -162,15 +163,28 @@ class NotFinished(ClientError):
 
     def __init__(self, *, request_id: str) -> None:
         self.request_id = request_id
-        super().__init__(f"request {request_id!r} goes on; iterate it to its end or await wait()")
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        return f"request {self.request_id!r} goes on; iterate it to its end or await wait()"
+
+
+class NotSubmitted(NotFinished):
+    """A turn was read or interrupted before its block was entered."""
+
+    def _message(self) -> str:
+        return f"request {self.request_id!r} was not submitted; enter it with async with first"
 
 
 class RequestExists(ClientError):
-    """A request with this id is open already."""
+    """A request with this id is open already, or this very request was submitted before."""
 
     def __init__(self, *, request_id: str) -> None:
         self.request_id = request_id
-        super().__init__(f"request {request_id!r} is open already; use another request_id or none")
+        super().__init__(
+            f"request {request_id!r} was submitted before; use another request_id or none, and a"
+            " new stream() or turn() for each request"
+        )
 
 
 class WrongContext(ClientError):

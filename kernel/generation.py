@@ -18,6 +18,7 @@ class Generation:
     def __init__(self, turn: RunningTurn) -> None:
         self._turn = turn
         self._is_open = False
+        self._is_over = False
         self._text = ""
         self._tokens: tuple[int, ...] = ()
 
@@ -25,15 +26,19 @@ class Generation:
         return self
 
     async def __anext__(self) -> RequestOutput:
-        if not self._is_open:
-            self._is_open = True
-            await self._turn.__aenter__()
+        if self._is_over:
+            raise StopAsyncIteration
         try:
+            if not self._is_open:
+                self._is_open = True
+                await self._turn.__aenter__()
             delta = await anext(self._turn)
         except BaseException:
+            self._is_over = True
             self._turn.cancel()
             raise
         if delta.finish_reason is not None:
+            self._is_over = True
             return self._turn.result
         self._text += delta.text
         self._tokens += delta.token_ids
@@ -44,7 +49,8 @@ class Generation:
         )
 
     async def aclose(self) -> None:
-        """Cancel the request if it is under way; idempotent."""
+        """Cancel the request if it is under way; idempotent. Nothing comes after it."""
+        self._is_over = True
         self._turn.cancel()
 
     def __del__(self) -> None:

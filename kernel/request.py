@@ -8,9 +8,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Literal, Self
 
+from kernel import checks
 from kernel.actor import Address
-from kernel.core import Core
-from kernel.errors import NotFinished, SessionClosed
+from kernel.desk import Desk
+from kernel.errors import NotFinished, NotSubmitted, RequestExists, SessionClosed
 from kernel.messages import CancelTurn, InterruptTurn, SessionMessage, StartTurn
 from kernel.outputs import CompletionOutput, Delta, RequestOutput, Timings
 from kernel.reply import Reply
@@ -34,18 +35,20 @@ class RunningTurn:
 
     def __init__(
         self,
-        core: Core,
+        desk: Desk,
         request: TurnRequest,
         submit: Callable[[TurnRequest], Address[SessionMessage]],
         *,
         session_id: str | None,
         on_exit: Literal["rollback", "keep"] = "rollback",
     ) -> None:
-        self._core = core
+        self._desk = desk
+        self._core = desk.core
         self._request = request
         self._submit = submit
         self._session_id = session_id
         self._on_exit: Literal["rollback", "keep"] = on_exit
+        self._is_entered = False
         self._session: Address[SessionMessage] | None = None
         self._result: RequestOutput | None = None
 
@@ -80,8 +83,14 @@ class RunningTurn:
             SessionBusy: the session runs another turn, and ``wait`` was not asked for.
             ValidationError: the prompt is empty or can never fit.
             Overloaded: a bound of the engine is reached.
+            RequestExists: the id is in use, or this turn was submitted before.
             EngineClosed: the engine takes no more work.
         """
+        self._desk.check_context()
+        if self._is_entered:
+            # Its output would go on where it ended, and its tokens twice into the log.
+            raise RequestExists(request_id=self.request_id)
+        self._is_entered = True
         self._request.output.submitted_at = self._core.dispatcher.now()
         self._session = self._submit(self._request)
         self._core.dispatcher.post(self._session, StartTurn(self._request), CALLER)
@@ -104,6 +113,7 @@ class RunningTurn:
         return self
 
     async def __anext__(self) -> Delta:
+        self._check_submitted()
         delta = await self._request.output.next_delta()
         if delta is None:
             raise StopAsyncIteration
@@ -115,6 +125,7 @@ class RunningTurn:
         Raises:
             TenureError: why the turn has no result.
         """
+        self._check_submitted()
         await self._request.output.wait_ended()
         async for _ in self:
             pass
@@ -132,12 +143,13 @@ class RunningTurn:
         Raises:
             ValidationError: more than were received.
             TooLate: the session has accepted another turn.
+            NotSubmitted: the block was not entered.
         """
+        session = self._check_submitted()
+        checks.kept(keep)
         reply: Reply[int] = Reply()
-        if self._session is None:
-            raise NotFinished(request_id=self.request_id)
         message = InterruptTurn(self._request.id, keep, reply)
-        if self._core.dispatcher.post(self._session, message, CALLER) is not None:
+        if self._core.dispatcher.post(session, message, CALLER) is not None:
             raise SessionClosed(session_id=self._session_id or self.request_id)
         return await reply.wait()
 
@@ -150,6 +162,12 @@ class RunningTurn:
         if self._request.output.end is None and self._session is not None:
             cancel = CancelTurn(self._request.id, "abort")
             self._core.dispatcher.post_later(self._session, cancel)
+
+    def _check_submitted(self) -> Address[SessionMessage]:
+        self._desk.check_context()
+        if self._session is None:
+            raise NotSubmitted(request_id=self.request_id)
+        return self._session
 
     def _leave(self, how: Literal["rollback", "keep"]) -> None:
         output = self._request.output

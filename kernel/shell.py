@@ -7,7 +7,7 @@ cancelled, natively or by a scope, its ``finally`` stops the engine synchronousl
 """
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, final
 
 import anyio
@@ -16,12 +16,12 @@ from anyio.abc import TaskStatus
 
 from kernel.core import Core
 from kernel.errors import EngineClosed, EngineFault
+from kernel.output_buffer import TurnOutput
+from kernel.reply import Reply
 
 __all__ = ["ENDED_UNASKED", "Shell"]
 
 ENDED_UNASKED = "its dispatcher's task was cancelled"
-
-_Run = Callable[[TaskStatus[None]], Awaitable[None]]
 
 _HOPS_PER_TURN = 256
 _BUDGET_S = 0.002
@@ -45,7 +45,8 @@ class Shell:
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run until :meth:`stop`; whatever ends it, the engine is stopped when it returns."""
-        await _protected_from_keyboard_interrupt(self._run)(task_status)
+        _protect_from_keyboard_interrupt()
+        await self._run(task_status)
 
     async def _run(self, task_status: TaskStatus[None]) -> None:
         core = self._core
@@ -127,13 +128,15 @@ def _thread_door() -> Callable[[Callable[[], None]], object]:
     raise EngineFault(actor="shell", why=f"unknown event loop {token!r}")
 
 
-def _protected_from_keyboard_interrupt(run: _Run) -> _Run:
-    """On trio, let Ctrl-C strike the caller's code, not a handler between two moves, nor the stop.
+def _protect_from_keyboard_interrupt() -> None:
+    """On trio, let Ctrl-C strike the caller's code, and not a handler, the stop, or our waits.
 
-    On asyncio the first press is a cancellation of the main task, and strikes at an ``await``.
+    A wait in which it strikes at the wrong moment leaves a dead task in an event's list, and the
+    event's ``set`` then breaks trio's own run loop. On asyncio the first press is a cancellation
+    of the main task, and strikes at an ``await``.
     """
     trio = sys.modules.get("trio")
-    if trio is None:
-        return run
-    protected: _Run = trio.lowlevel.enable_ki_protection(run)
-    return protected
+    if trio is not None:
+        for wait in (Reply.wait, TurnOutput.wait_ended, TurnOutput.next_delta, Shell.until):
+            trio.lowlevel.enable_ki_protection(wait)
+        trio.lowlevel.enable_ki_protection(Shell._run)

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Literal, Self, Unpack
 
+from kernel import checks
 from kernel.actor import Address
 from kernel.desk import Desk, RequestOptions
-from kernel.errors import SessionClosed
+from kernel.errors import SessionClosed, SessionNotFound
 from kernel.ids import SessionId
 from kernel.inspection import session_info
 from kernel.messages import CloseSession, InterruptTurn, SessionMessage
@@ -43,7 +44,10 @@ class Session:
         self._opens = opens
         self._idle_timeout_s = idle_timeout_s
         self._detached = detached
-        self._actor: SessionActor | None = None
+        # An attached one is bound here, so that it is this session for ever and no later namesake.
+        self._actor: SessionActor | None = (
+            None if opens else desk.check_context().session(session_id)
+        )
 
     @property
     def session_id(self) -> str:
@@ -55,6 +59,7 @@ class Session:
         Raises:
             TooManySessions: the engine's bound is reached.
             SessionExists: the id is taken.
+            SessionNotFound: it was attached, and has been closed since.
             EngineClosed: the engine takes no more work.
         """
         core = self._desk.check_context()
@@ -63,8 +68,8 @@ class Session:
                 self._id, is_one_shot=False, idle_timeout_s=self._idle_timeout_s
             )
             self._actor.is_detached = self._detached
-        else:
-            self._actor = core.session(self._id)
+        elif core.session(self._id) is not self._actor:
+            raise SessionNotFound(session_id=self._id)
         return self
 
     async def __aexit__(
@@ -127,6 +132,8 @@ class Session:
             ValidationError: more than were received.
             TurnNotFound: there is no turn to interrupt.
         """
+        self._desk.check_context()
+        checks.kept(keep)
         reply: Reply[int] = Reply()
         if self._post(InterruptTurn(None, keep, reply)):
             raise SessionClosed(session_id=self._id)
@@ -167,7 +174,7 @@ class Session:
             return Address(actor.name)
 
         return RunningTurn(
-            self._desk.core,
+            self._desk,
             request,
             submit,
             session_id=self._id,

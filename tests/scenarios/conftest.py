@@ -28,6 +28,12 @@ def _load_once(
     return load_weights(directory, dtype=dtype)
 
 
+def _load_weights(
+    directory: Path, *, dtype: "torch.dtype"
+) -> "tuple[HybridConfig, Mapping[str, torch.Tensor]]":
+    return _load_once(directory, dtype)
+
+
 def _open_bundled() -> OpenedDevice:
     from adapters.torch_device import open_torch
 
@@ -44,10 +50,7 @@ def opened_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         pytest.skip("the bundled model has not been trained yet")
     # Reading weights and measuring threads would cost more than the scenarios do.
     monkeypatch.setenv("TENURE_TORCH_THREADS", "1")
-    monkeypatch.setattr(
-        "adapters.torch_device.factory.load_weights",
-        lambda directory, *, dtype: _load_once(directory, dtype),
-    )
+    monkeypatch.setattr("adapters.torch_device.factory.load_weights", _load_weights)
     return _open_bundled
 
 

@@ -5,7 +5,7 @@ in which they were submitted. It knows nothing of slots, pages, chunks, preempti
 """
 
 import random
-from collections import Counter, deque
+from collections import Counter
 from typing import Any
 
 import anyio
@@ -13,59 +13,19 @@ import attrs
 
 from kernel import (
     PromptTooLong,
-    RunningTurn,
-    Session,
     SessionBusy,
     TenureError,
     ValidationError,
 )
 from kernel.ids import SessionId
+from tests.scenarios.fuzz_model import Client, Open
 from tests.scenarios.stage import Stage, greedy
 
-__all__ = ["FuzzWorld", "draw_config"]
+__all__ = ["FuzzWorld"]
 
 VOCAB = 900
 SESSIONS = 5
 ONE_SHOTS = 4
-
-
-def draw_config(rng: random.Random) -> dict[str, Any]:
-    """Pools that are tight more often than not."""
-    rows = rng.choice([1, 2, 4])
-    return {
-        "num_slots": rng.choice([1, 2, 3, 4]),
-        "num_pages": rng.choice([8, 12, 20]),
-        "max_num_seqs": rows,
-        "max_num_batched_tokens": rows + rng.choice([0, 2, 9]),
-        "max_num_queued_reqs": rng.choice([2, 100]),
-        "scheduling_policy": rng.choice(["fcfs", "priority", "fair", "deadline"]),
-    }
-
-
-@attrs.define(eq=False)
-class Open:
-    """A submitted turn, and what its reader has got so far."""
-
-    turn: RunningTurn
-    session_id: SessionId
-    received: list[int] = attrs.field(factory=list[int])
-    ends: int = 0
-
-
-@attrs.define(eq=False)
-class Client:
-    """A session and the model of its history."""
-
-    session: Session
-    history: list[int] = attrs.field(factory=list[int])
-    turns: deque[Open] = attrs.field(factory=deque[Open])
-    """Open ones, in order of submission."""
-    last: tuple[int, int] | None = None
-    """Of the last finished turn: length of the history before its tokens, and their number."""
-
-    @property
-    def id(self) -> SessionId:
-        return SessionId(self.session.session_id)
 
 
 @attrs.define(eq=False)

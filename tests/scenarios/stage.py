@@ -16,13 +16,22 @@ import anyio.to_thread
 import attrs
 
 from adapters.fake_device import FakeDevice
-from kernel import Engine, EngineConfig, RequestOutput, SamplingParams, Session
+from kernel import Engine, EngineConfig, RequestOutput, Session
 from kernel.environment import Environment
 from kernel.ids import SCHEDULER, SessionId, session_custodian
 from kernel.request import RunningTurn
 from kernel.step import OpenedDevice
 from ownership import DEVICE, NO_SLOT, ClaimView, CustodianId, SlotIndex
 from tests.scenarios.held_device import HeldDevice
+from tests.scenarios.inputs import (
+    PAGE_SIZE,
+    DeviceFactory,
+    cold_tokens,
+    greedy,
+    judge,
+    open_fake,
+    prompt,
+)
 
 __all__ = [
     "PAGE_SIZE",
@@ -35,12 +44,6 @@ __all__ = [
     "prompt",
 ]
 
-DeviceFactory = Callable[[], OpenedDevice]
-"""Opens a fresh device on each call; all of them compute alike."""
-
-PAGE_SIZE = 4
-"""Everywhere the same: the fake device reads page by page, so its tokens depend on it."""
-
 
 @attrs.define(eq=False)
 class Clock:
@@ -50,22 +53,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.at
-
-
-def open_fake(**options: Any) -> OpenedDevice:
-    """A fake device with its tokenizer; nothing in its vocabulary ends a turn."""
-    device = FakeDevice(**{"eos_token_ids": (), **options})
-    return OpenedDevice(device=device, tokenizer=device.tokenizer)
-
-
-def greedy(max_tokens: int, **options: Any) -> SamplingParams:
-    """Exactly ``max_tokens`` tokens, the likeliest each time."""
-    return SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True, **options)
-
-
-def prompt(length: int, salt: int = 0) -> list[int]:
-    """Token ids of every model; another salt makes another prompt."""
-    return [(7 * salt + 3 * number) % 200 + 1 for number in range(length)]
 
 
 @attrs.define(eq=False)
@@ -226,7 +213,7 @@ async def open_stage(
     """
     opened = open_device()
     device, clock = HeldDevice(opened.device), Clock()
-    defaults = {
+    defaults: dict[str, Any] = {
         "log_events": False,
         "page_size": PAGE_SIZE,
         "max_num_batched_tokens": 64,
@@ -256,37 +243,4 @@ async def open_stage(
     if isinstance(opened.device, FakeDevice):
         assert not opened.device.poison_reads, opened.device.poison_reads
     opened.device.close()
-    await _judge(open_device, stage.noted)
-
-
-async def cold_tokens(
-    open_device: DeviceFactory, contexts: Sequence[tuple[Sequence[int], int]]
-) -> list[tuple[int, ...]]:
-    """Tokens of cold, solo, greedy runs: one for each (context, number of tokens)."""
-    opened = open_device()
-    model = opened.device.model
-    config = EngineConfig(
-        log_events=False,
-        max_num_seqs=1,
-        num_pages=256 if model.uses_pages else None,
-        page_size=PAGE_SIZE,
-    )
-    async with Engine.open(config, device=opened) as engine:
-        results = [
-            (await engine.complete(list(context), greedy(length, detokenize=False))).token_ids
-            if length
-            else ()
-            for context, length in contexts
-        ]
-    opened.device.close()
-    return results
-
-
-async def _judge(
-    open_device: DeviceFactory, noted: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]
-) -> None:
-    if not noted:
-        return
-    cold = await cold_tokens(open_device, [(context, len(tokens)) for context, tokens in noted])
-    for (context, tokens), expected in zip(noted, cold, strict=True):
-        assert tokens == expected, f"after {context}"
+    await judge(open_device, stage.noted)

@@ -83,8 +83,14 @@ async def test_an_abandoned_turn_leaves_no_trace(which: Which, moment: str, how:
 
 
 @both
-@pytest.mark.parametrize("moment", ["between two chunks", "in the middle of the answer"])
-@pytest.mark.parametrize("opened_device", ["bundled"], indirect=True)
+@pytest.mark.parametrize(
+    ("anyio_backend", "opened_device", "moment"),
+    [
+        ("asyncio", "bundled", "between two chunks"),
+        ("trio", "bundled", "in the middle of the answer"),
+    ],
+    indirect=["opened_device"],
+)
 async def test_an_abandoned_turn_leaves_no_trace_in_a_real_state(
     opened_device: DeviceFactory, which: Which, moment: str
 ) -> None:

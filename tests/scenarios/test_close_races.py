@@ -74,8 +74,11 @@ async def test_close_forgets_the_turn_and_gives_back_once(moment: str) -> None:
     await close_at(moment, open_fake)
 
 
-@pytest.mark.parametrize("moment", ["between two chunks", "decoding"])
-@pytest.mark.parametrize("opened_device", ["bundled"], indirect=True)
+@pytest.mark.parametrize(
+    ("anyio_backend", "opened_device", "moment"),
+    [("asyncio", "bundled", "between two chunks"), ("trio", "bundled", "decoding")],
+    indirect=["opened_device"],
+)
 async def test_close_on_a_real_model(opened_device: DeviceFactory, moment: str) -> None:
     """The device thread still writes into the claim when the session is gone."""
     await close_at(moment, opened_device)

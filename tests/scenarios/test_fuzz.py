@@ -4,11 +4,12 @@ import random
 
 import pytest
 
-from tests.scenarios.fuzz_world import FuzzWorld, draw_config
+from tests.scenarios.fuzz_model import draw_config
+from tests.scenarios.fuzz_world import FuzzWorld
 from tests.scenarios.stage import open_stage
 
 SEEDS = 20
-OPERATIONS = 260
+OPERATIONS = 300
 """A seed and backend; more than 10,000 in all."""
 
 

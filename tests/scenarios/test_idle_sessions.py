@@ -157,8 +157,8 @@ async def test_a_thousand_idle_sessions_stop_nobody() -> None:
     """Most of them were never used; the others rest in their token logs."""
     async with open_stage(num_slots=2, num_pages=20, max_sessions=1000) as stage:
         stage.device.open()
+        opened = [await _open(stage.engine) for _ in range(1000)]
         async with anyio.create_task_group() as tasks:
-            opened = [await _open(stage.engine) for _ in range(1000)]
             for session in opened[::20]:
                 tasks.start_soon(_one_turn, session)
         result = await stage.engine.complete(prompt(4, 1), greedy(4))

@@ -86,8 +86,11 @@ async def test_3_a_turn_equals_a_fresh_request_with_all_the_tokens(chunk: int) -
     await equal_a_fresh_request(open_fake, chunk)
 
 
-@pytest.mark.parametrize("chunk", [3, 64])
-@pytest.mark.parametrize("opened_device", ["bundled"], indirect=True)
+@pytest.mark.parametrize(
+    ("anyio_backend", "opened_device", "chunk"),
+    [("asyncio", "bundled", 3), ("trio", "bundled", 64)],
+    indirect=["opened_device"],
+)
 async def test_3_the_same_on_a_real_model(opened_device: DeviceFactory, chunk: int) -> None:
     """Chunked and recurrent scans agree far below the distance of two candidates."""
     await equal_a_fresh_request(opened_device, chunk)
@@ -124,10 +127,10 @@ async def turn_cancelled_after(
     stage: Stage, session: Session, history: list[int], ticks: int, **options: Any
 ) -> list[int]:
     """One turn whose caller is cancelled so many ticks later; returns the history then."""
+    turn = session.turn(prompt(5, ticks), greedy(6), **options)
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cancel_after, scope, ticks)
-            turn = session.turn(prompt(5, ticks), greedy(6), **options)
             async with turn:
                 async for _ in turn:
                     pass
@@ -151,8 +154,11 @@ async def test_4_cancelling_at_any_tick_leaves_a_boundary(options: dict[str, str
         await cancelled_at(open_fake, ticks, options)
 
 
-@pytest.mark.parametrize("options", [{}, {"on_exit": "keep"}], ids=["rollback", "keep"])
-@pytest.mark.parametrize("opened_device", ["bundled"], indirect=True)
+@pytest.mark.parametrize(
+    ("anyio_backend", "opened_device", "options"),
+    [("asyncio", "bundled", {}), ("trio", "bundled", {"on_exit": "keep"})],
+    indirect=["opened_device"],
+)
 async def test_4_the_same_on_a_real_model(
     opened_device: DeviceFactory, options: dict[str, str]
 ) -> None:

@@ -66,7 +66,8 @@ class Scene:
 async def open_scene(
     owner: Owner, open_device: Callable[[], OpenedDevice] = open_fake, **config: Any
 ) -> AsyncGenerator[Scene]:
-    async with open_stage(open_device, **{"num_slots": 4, "num_pages": 20, **config}) as stage:
+    merged: dict[str, Any] = {"num_slots": 4, "num_pages": 20, **config}
+    async with open_stage(open_device, **merged) as stage:
         if owner == "plain":
             yield Scene(stage, None, [])
             return
@@ -121,7 +122,7 @@ async def test_an_empty_prompt_goes_on_from_a_log() -> None:
 @pytest.mark.parametrize(
     "bound", [{"max_num_queued_reqs": 1}, {"max_num_queued_tokens": 5}], ids=["requests", "tokens"]
 )
-async def test_a_full_queue_refuses_the_newcomer(owner: Owner, bound: dict[str, int]) -> None:
+async def test_a_full_queue_refuses_the_newcomer(owner: Owner, bound: dict[str, Any]) -> None:
     """The one that was there first keeps its place; nobody is displaced."""
     async with open_scene(owner, max_num_seqs=1, **bound) as scene:
         stage, before = scene.stage, scene.holding()

@@ -1,5 +1,7 @@
 """Randomness is a function of (seed, turn, index of the token): never of what runs beside it."""
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -72,7 +74,7 @@ async def preempt(stage: Stage, turn: RunningTurn, after: int) -> RequestOutput:
 async def test_draws_go_on_after_a_preemption(after: int) -> None:
     """What was drawn is replayed and never drawn again; the rest is drawn as if undisturbed."""
     expected = await alone(2)
-    config = {"num_slots": 1, "scheduling_policy": "priority"}
+    config: dict[str, Any] = {"num_slots": 1, "scheduling_policy": "priority"}
     async with open_stage(**config) as stage, stage.engine.session() as session:
         drawn: list[tuple[int, ...]] = []
         for number in range(2):

@@ -107,14 +107,17 @@ async def be_admitted_later(
 
 
 ROLLED_BACK: list[Ending] = [leave, be_cancelled, abort, time_out_in_the_queue, time_out]
+ALL: list[Ending] = [*ROLLED_BACK, be_interrupted, be_admitted_later]
 
 
 @pytest.mark.parametrize("which", ["first", "later"])
 @pytest.mark.parametrize(
-    ("opened_device", "ending"),
+    ("anyio_backend", "opened_device", "ending"),
     [
-        *(("fake", ending) for ending in [*ROLLED_BACK, be_interrupted, be_admitted_later]),
-        *(("bundled", ending) for ending in [leave, be_admitted_later]),
+        *(("asyncio", "fake", ending) for ending in ALL),
+        *(("trio", "fake", ending) for ending in ALL),
+        ("asyncio", "bundled", be_admitted_later),
+        ("trio", "bundled", leave),
     ],
     indirect=["opened_device"],
 )

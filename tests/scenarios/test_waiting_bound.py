@@ -1,9 +1,12 @@
 """Every turn ends within a number of steps that is known beforehand; ``bound`` says why."""
 
 import random
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import attrs
 import pytest
 
@@ -26,7 +29,7 @@ def draw_config(rng: random.Random) -> dict[str, Any]:
         "num_pages": rng.choice([8, 9, 12]),
         "max_num_seqs": rows,
         "max_num_batched_tokens": rows + rng.choice([0, 3, 12]),
-        "priority_weight_s": 8.0,
+        "priority_weight_s": 30.0,
     }
 
 
@@ -40,8 +43,21 @@ class Crowd:
     served: dict[str, Served] = attrs.field(factory=dict[str, Served])
     preemptions: int = 0
 
+    async def live_and_let_step(self) -> None:
+        """The device computes a step each time that the event loop comes round."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._let_step)
+            await self.live()
+            tasks.cancel_scope.cancel()
+
+    async def _let_step(self) -> None:
+        while True:
+            if self.stage.device.waiting:
+                self.stage.device.release()
+            await anyio.lowlevel.checkpoint()
+
     async def live(self) -> None:
-        engine = self.stage.engine
+        engine, rng = self.stage.engine, self.rng
         sessions = [engine.session(detached=True) for _ in range(SESSIONS)]
         for session in sessions:
             async with session:
@@ -50,26 +66,36 @@ class Crowd:
         for number in range(ROUNDS):
             async with anyio.create_task_group() as tasks:
                 for index, session in enumerate(sessions):
-                    tokens = prompt(self.rng.choice([1, 3, 5]), index)
-                    length = self.rng.choice([1, 3, 5])
+                    tokens, length = prompt(rng.choice([1, 3, 5]), index), rng.choice([1, 3, 5])
                     name = f"session {index}, turn {number}"
-                    options = {"priority": self.rng.choice([0, 1, 3]), "tenant": name}
-                    turn = session.turn(tokens, greedy(length), **options)
-                    tasks.start_soon(self._serve, name, turn, length, histories[index])
+                    submit = self._submission(session.turn, tokens, length, name)
+                    tasks.start_soon(self._serve, name, submit, length, histories[index])
                 for index in range(ONE_SHOTS):
-                    tokens = prompt(self.rng.choice([2, 20]), index)
-                    length = self.rng.choice([2, 10])
+                    tokens, length = prompt(rng.choice([2, 20]), index), rng.choice([2, 10])
                     name = f"one-shot {index} of round {number}"
-                    options = {"priority": self.rng.choice([0, 1, 3]), "tenant": name}
-                    turn = engine.stream(tokens, greedy(length), **options)
-                    tasks.start_soon(self._serve, name, turn, length, [])
+                    submit = self._submission(engine.stream, tokens, length, name)
+                    tasks.start_soon(self._serve, name, submit, length, list[int]())
         for session in sessions:
             await session.close()
 
-    async def _serve(self, name: str, turn: RunningTurn, length: int, history: list[int]) -> None:
+    def _submission(
+        self, submit: Callable[..., RunningTurn], tokens: list[int], length: int, name: str
+    ) -> Callable[[], RunningTurn]:
+        priority = self.rng.choice([0, 1, 3])
+        return partial(submit, tokens, greedy(length), priority=priority, tenant=name)
+
+    async def _serve(
+        self,
+        name: str,
+        submit: Callable[[], RunningTurn],
+        length: int,
+        history: list[int],
+    ) -> None:
+        for _ in range(self.rng.choice([0, 0, 0, 10, 30, 60])):
+            await anyio.lowlevel.checkpoint()
         # The clock counts steps, and so does every time in the result.
         begun = len(self.stage.device.steps)
-        async with turn:
+        async with submit() as turn:
             result = await turn.wait()
         context = len(history) + len(result.prompt_token_ids)
         history[:] = self.stage.note(history, result)
@@ -80,6 +106,14 @@ class Crowd:
             ended=begun + result.timings.total_s,
             context=context,
             max_tokens=length,
+        )
+
+    def worst(self, *, chunk: int) -> float:
+        """How near any turn came to its bound; above 1 it took longer."""
+        return max(
+            (turn.ended - turn.arrived)
+            / steps_at_most(turn, self.served, chunk=chunk, page_size=PAGE_SIZE)
+            for turn in self.served.values()
         )
 
 
@@ -97,9 +131,8 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> list[RecordingPolicy]:
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
-@pytest.mark.parametrize("seed", range(SEEDS))
 async def test_every_turn_ends_within_the_bound(
-    policy: str, seed: int, recorder: list[RecordingPolicy]
+    policy: str, recorder: list[RecordingPolicy]
 ) -> None:
     """No turn waits for ever, and a formula says for how long at most.
 
@@ -108,20 +141,20 @@ async def test_every_turn_ends_within_the_bound(
     with K known tokens, M ``max_tokens``, P ``page_size``, A more senior turns that came later,
     and C = ``max_num_batched_tokens - max_num_seqs + 1``.
     """
-    rng = random.Random(f"bound {seed}")
-    config = draw_config(rng)
-    async with open_stage(counts_steps=True, scheduling_policy=policy, **config) as stage:
-        crowd = Crowd(stage, recorder[0], rng)
-        stage.device.open()
-        await crowd.live()
-        stats = stage.engine.stats()
-    assert len(crowd.served) == ROUNDS * (SESSIONS + ONE_SHOTS)
-    chunk = config["max_num_batched_tokens"] - config["max_num_seqs"] + 1
-    for name, turn in crowd.served.items():
-        most = steps_at_most(turn, crowd.served, chunk=chunk, page_size=PAGE_SIZE)
-        assert turn.ended - turn.arrived <= most, (name, turn, config)
-    assert stats.forced_parks > 0
-    assert policy == "fcfs" or crowd.preemptions > 0
+    preemptions = 0
+    for seed in range(SEEDS):
+        rng = random.Random(f"bound {seed}")
+        config = draw_config(rng)
+        async with open_stage(counts_steps=True, scheduling_policy=policy, **config) as stage:
+            crowd = Crowd(stage, recorder[-1], rng)
+            await crowd.live_and_let_step()
+            stats = stage.engine.stats()
+        assert len(crowd.served) == ROUNDS * (SESSIONS + ONE_SHOTS)
+        chunk = config["max_num_batched_tokens"] - config["max_num_seqs"] + 1
+        assert crowd.worst(chunk=chunk) <= 1, f"seed {seed}"
+        assert stats.forced_parks > 0
+        preemptions += crowd.preemptions
+    assert preemptions > 0
 
 
 async def test_the_bound_is_not_far_from_what_happens(recorder: list[RecordingPolicy]) -> None:
@@ -129,12 +162,9 @@ async def test_the_bound_is_not_far_from_what_happens(recorder: list[RecordingPo
     async with open_stage(
         counts_steps=True, num_slots=1, num_pages=20, max_num_seqs=1, max_num_batched_tokens=1
     ) as stage:
-        stage.device.open()
         crowd = Crowd(stage, recorder[0], random.Random(0))
-        await crowd.live()
-    last = max(crowd.served.values(), key=lambda turn: turn.ended - turn.arrived)
-    most = steps_at_most(last, crowd.served, chunk=1, page_size=PAGE_SIZE)
-    assert (last.ended - last.arrived) / most > 0.4
+        await crowd.live_and_let_step()
+    assert 0.5 < crowd.worst(chunk=1) <= 1
 
 
 async def test_a_one_shot_beside_idle_sessions_needs_no_more_than_its_own_share(

@@ -83,7 +83,7 @@ def demo(
 
 
 def rows_for(slots: int) -> int:
-    """Turns that may run at once: few by default, and enough where there is a slot for everybody."""
+    """Turns that may run at once: few by default, more where there is a slot for everybody."""
     return ROWS if slots <= SLOTS else min(64, slots)
 
 
