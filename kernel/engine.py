@@ -16,6 +16,7 @@ from kernel.environment import Environment
 from kernel.errors import EngineClosed, ModelError, ValidationError
 from kernel.generation import Generation
 from kernel.ids import SessionId, TurnId
+from kernel.interrupts import protect_from_keyboard_interrupt
 from kernel.messages import CancelTurn
 from kernel.opening import make_probe, open_device
 from kernel.outputs import EngineStats, Health, RequestOutput, SessionInfo
@@ -66,6 +67,7 @@ class Engine:
             ValidationError: the configuration contradicts itself or the model.
             EngineClosed: at the end of the block: the dispatcher's own task was cancelled.
         """
+        protect_from_keyboard_interrupt()
         config = config or EngineConfig()
         environment = environment or Environment()
         opened = device if isinstance(device, OpenedDevice) else None

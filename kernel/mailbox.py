@@ -50,7 +50,7 @@ class Mailbox(Generic[M]):
         ready: called when mail arrives and the mailbox isn't on the run queue already.
     """
 
-    __slots__ = ("_bound", "_closed", "_ledger", "_mail", "_ready", "custodian", "owner", "queued")
+    __slots__ = ("_bound", "_closed", "_mail", "_move", "_ready", "custodian", "owner", "queued")
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Mailbox(Generic[M]):
         self.custodian = CustodianId(f"mail:{owner}")
         self.queued = False
         self._mail: deque[M] = deque()
-        self._ledger = ledger
+        self._move = ledger.mover()
         self._bound = bound
         self._ready = ready
         self._closed = False
@@ -88,9 +88,7 @@ class Mailbox(Generic[M]):
         if len(self._mail) >= self._bound:
             raise MailboxOverflow(f"{self.owner}: more than {self._bound} messages under way")
         for name in message.carries:
-            self._ledger.move(
-                getattr(message, name), sender, self.custodian, type(message).__name__
-            )
+            self._move(getattr(message, name), sender, self.custodian, type(message).__name__)
         self._mail.append(message)
         if not self.queued:
             self.queued = True
@@ -105,9 +103,7 @@ class Mailbox(Generic[M]):
         """
         message = self._mail.popleft()
         for name in message.carries:
-            self._ledger.move(
-                getattr(message, name), self.custodian, self.owner, type(message).__name__
-            )
+            self._move(getattr(message, name), self.custodian, self.owner, type(message).__name__)
         return message
 
     def close(self) -> list[M]:

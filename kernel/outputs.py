@@ -43,7 +43,7 @@ class Usage:
     cached_tokens: int = 0
     """Positions that were taken from the base state and not computed."""
     recomputed_tokens: int = 0
-    """Tokens absorbed again that some state of this session or turn had absorbed before."""
+    """Tokens absorbed again because their state was given up or preempted for lack of room."""
 
     @property
     def total_tokens(self) -> int:

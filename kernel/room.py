@@ -66,8 +66,8 @@ class Room:
         self.asked: set[BaseName] = set()
 
     def has_row(self) -> bool:
-        """Whether one more turn may run."""
-        return len(self._roster.running) < self._max_rows
+        """Whether one more turn may run; a turn between its two phases keeps its row."""
+        return len(self._roster.running) + self._roster.num_committing < self._max_rows
 
     def can_ever_fit(self, need: Need) -> bool:
         """Whether an engine with nothing else in it could hold the need."""

@@ -21,6 +21,7 @@ class Roster:
     def __init__(self) -> None:
         self.waiting: list[OpenTurn] = []
         self.running: list[OpenTurn] = []
+        self.num_committing = 0
         self._by_id: dict[TurnId, OpenTurn] = {}
 
     def __len__(self) -> int:
@@ -56,6 +57,7 @@ class Roster:
         """A turn's claim is with its session, between two phases."""
         self._leave(turn)
         turn.state = TurnState.COMMITTING
+        self.num_committing += 1
 
     def end(self, turn: OpenTurn) -> None:
         """Forget a turn."""
@@ -68,6 +70,8 @@ class Roster:
             self._drop(self.waiting, turn)
         elif turn.state is TurnState.RUNNING:
             self._drop(self.running, turn)
+        elif turn.state is TurnState.COMMITTING:
+            self.num_committing -= 1
 
     @staticmethod
     def _drop(turns: list[OpenTurn], turn: OpenTurn) -> None:

@@ -46,7 +46,8 @@ class SessionState:
         state: the committed claim, or ``None`` (the session is down to its log).
         checkpoint: the claim that the last turn started from, kept for a late interrupt; the
             first to go under pressure.
-        absorbed: most positions of the log that any state of it had absorbed.
+        absorbed: position of the last committed state, given up or not: what a turn absorbs again
+            below it is recomputation.
     """
 
     state: Owns[SessionOwned | None]
@@ -90,7 +91,6 @@ class SessionState:
             Whether the state was committed.
         """
         position = self._view.position(claim)
-        self.absorbed = min(max(self.absorbed, position), len(self.log))
         if not 0 < position <= len(self.log) - 1:
             self._port.rollback(claim)
             return False
@@ -104,6 +104,7 @@ class SessionState:
             self.state = self._port.commit(claim, replaces=replaced)
         self._state_version = self._port.version
         self._changes += 1
+        self.absorbed = position
         return True
 
     def roll_back(self, claim: Consume[BatchOwned]) -> None:
@@ -124,6 +125,7 @@ class SessionState:
         if self.state is not None and self.position > length - 1:
             state, self.state = self.state, None
             self._port.close(state)
+        self.absorbed = self.position
 
     def drop_checkpoint(self) -> bool:
         """Close the checkpoint, if there is one."""

@@ -6,7 +6,6 @@ cancelled, natively or by a scope, its ``finally`` stops the engine synchronousl
 ``await`` left in which a second cancellation could strike.
 """
 
-import sys
 from collections.abc import Callable
 from typing import Any, final
 
@@ -16,8 +15,6 @@ from anyio.abc import TaskStatus
 
 from kernel.core import Core
 from kernel.errors import EngineClosed, EngineFault
-from kernel.output_buffer import TurnOutput
-from kernel.reply import Reply
 
 __all__ = ["ENDED_UNASKED", "Shell"]
 
@@ -45,10 +42,6 @@ class Shell:
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run until :meth:`stop`; whatever ends it, the engine is stopped when it returns."""
-        _protect_from_keyboard_interrupt()
-        await self._run(task_status)
-
-    async def _run(self, task_status: TaskStatus[None]) -> None:
         core = self._core
         self._call_threadsafe = _thread_door()
         core.dispatcher.wake = self._wake
@@ -126,17 +119,3 @@ def _thread_door() -> Callable[[Callable[[], None]], object]:
     if hasattr(token, "run_sync_soon"):
         return token.run_sync_soon  # type: ignore[no-any-return]
     raise EngineFault(actor="shell", why=f"unknown event loop {token!r}")
-
-
-def _protect_from_keyboard_interrupt() -> None:
-    """On trio, let Ctrl-C strike the caller's code, and not a handler, the stop, or our waits.
-
-    A wait in which it strikes at the wrong moment leaves a dead task in an event's list, and the
-    event's ``set`` then breaks trio's own run loop. On asyncio the first press is a cancellation
-    of the main task, and strikes at an ``await``.
-    """
-    trio = sys.modules.get("trio")
-    if trio is not None:
-        for wait in (Reply.wait, TurnOutput.wait_ended, TurnOutput.next_delta, Shell.until):
-            trio.lowlevel.enable_ki_protection(wait)
-        trio.lowlevel.enable_ki_protection(Shell._run)

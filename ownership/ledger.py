@@ -26,7 +26,8 @@ The code. ``book`` is the table; ``admission`` (reserve, grow), ``stepping`` (la
 each begins with; ``runs`` are the frozen pages; ``ports`` say who may call what.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import final
 
 from ownership import custody, endings, events, stepping
@@ -106,6 +107,10 @@ class Ledger:
             LedgerError: the target is the device, where ``launch`` alone leads.
         """
         custody.move(self._book, handle, source, target, site)
+
+    def mover(self) -> Callable[[ClaimHandle, CustodianId, CustodianId, str], None]:
+        """``move`` itself, bound once: a mailbox calls it on every hop of a handle."""
+        return partial(custody.move, self._book)
 
     def reclaim(self, custodian: CustodianId, /) -> Reclaimed:
         """End all claims in the custody of the dead, by the type of their handles; for supervision.

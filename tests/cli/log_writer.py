@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from adapters.trace_audit import EngineAudit, TraceAudit, audit_lines
 
-__all__ = ["LogWriter"]
+__all__ = ["LogWriter", "two_turns"]
 
 
 class LogWriter:
@@ -163,3 +163,14 @@ class LogWriter:
 
     def audit_all(self) -> TraceAudit:
         return audit_lines(self.lines)
+
+
+def two_turns(log: LogWriter) -> None:
+    """A session's first turn over six tokens, and a second one to nine that replaces it."""
+    log.reserve(0, 1, [10, 11])
+    log.step(0, 0, 6, frozen=[10], run=100)
+    log.commit(0, 1, 6)
+    log.reserve(1, 2, [12, 13], base=0, run=100, position=6, base_name="session-1@1")
+    log.step(1, 1, 9, frozen=[12], run=101, parent=100, unpinned=[0])
+    log.commit(1, 2, 9, 2, replaces=0)
+    log.close(0, 1, [11])

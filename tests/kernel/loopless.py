@@ -41,9 +41,10 @@ class Loopless:
     ) -> "Loopless":
         clock = Clock()
         device = device or FakeDevice(mode="manual", eos_token_ids=())
-        defaults = {"page_size": 4, "max_num_seqs": 4, "max_num_batched_tokens": 64}
+        limits = {"page_size": 4, "max_num_seqs": 4, "max_num_batched_tokens": 64}
+        given: dict[str, Any] = {**limits, **config}
         core = Core(
-            EngineConfig(**{**defaults, **config}),
+            EngineConfig(**given),
             device,
             Environment(clock=clock),
             probe or NullProbe(),

@@ -1,5 +1,7 @@
 """Deadlines of one session: its turns' timers, and its idle clock."""
 
+from typing import Any
+
 import pytest
 
 from kernel.actor import Address
@@ -22,7 +24,7 @@ class Scene:
             self.stack.dispatcher, Address(self.toy.name), self.toy.name, idle_timeout_s
         )
 
-    def request(self, **timeouts: float) -> TurnRequest:
+    def request(self, **timeouts: Any) -> TurnRequest:
         output = make_output(clock=self.stack.clock, watch_reader=True)
         return make_request("t", [1], output=output, **timeouts)
 

@@ -9,7 +9,7 @@ import pytest
 
 from kernel import Engine, SamplingParams, SessionExists, ValidationError, WrongContext
 from kernel.sampling_key import request_seed
-from tests.kernel.test_engine import GREEDY, config, opened
+from tests.kernel.small import GREEDY, config, opened
 
 WRONG: list[dict[str, Any]] = [
     {"timeout_s": 0},
@@ -29,9 +29,7 @@ WRONG: list[dict[str, Any]] = [
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_an_option_that_makes_no_sense_is_refused_by_name(wrong: dict[str, Any]) -> None:
     """Here, where one caller has the mistake; in the scheduler it would fail everybody's turn."""
-    async with Engine.open(
-        config(scheduling_policy="priority"), device=opened()
-    ) as engine:
+    async with Engine.open(config(scheduling_policy="priority"), device=opened()) as engine:
         with pytest.raises(ValidationError) as caught:
             engine.stream([1], GREEDY, **wrong)
 

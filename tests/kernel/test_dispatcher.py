@@ -83,6 +83,22 @@ def test_run_serves_at_most_its_limit() -> None:
     assert stack.dispatcher.is_quiet
 
 
+def test_no_message_begins_after_the_budget_of_time() -> None:
+    """Steps that complete inside ``submit`` make handlers slow; a count alone bounds no time."""
+    stack = Stack()
+    (toy,) = toys(stack, "a")
+    for text in "123":
+        stack.post(toy, Note(text))
+
+    def take_a_second(note: Note) -> None:
+        stack.clock.at += 1
+
+    toy.on = take_a_second
+
+    assert stack.dispatcher.run(10, budget_s=1.5)
+    assert toy.texts == ["1", "2"]
+
+
 def test_every_message_is_one_hop() -> None:
     """What the benchmark divides by."""
     stack = Stack()

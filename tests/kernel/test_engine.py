@@ -5,11 +5,9 @@ from typing import Any
 import anyio
 import pytest
 
-from adapters.fake_device import FakeDevice
 from kernel import (
     Engine,
     EngineClosed,
-    EngineConfig,
     PromptTooLong,
     QueueFull,
     RequestAborted,
@@ -18,19 +16,7 @@ from kernel import (
     SamplingParams,
     ValidationError,
 )
-from kernel.step import OpenedDevice
-
-GREEDY = SamplingParams(temperature=0, max_tokens=4, ignore_eos=True)
-LONG = SamplingParams(temperature=0, max_tokens=2000, ignore_eos=True)
-
-
-def opened(**options: Any) -> OpenedDevice:
-    device = FakeDevice(**{"eos_token_ids": (), **options})
-    return OpenedDevice(device=device, tokenizer=device.tokenizer)
-
-
-def config(**options: Any) -> EngineConfig:
-    return EngineConfig(**{"model": "fake", "page_size": 4, **options})
+from tests.kernel.small import GREEDY, LONG, config, opened
 
 
 async def test_complete_is_the_sum_of_its_stream() -> None:
@@ -99,8 +85,9 @@ async def test_map_bounds_what_is_under_way() -> None:
             nonlocal most
             most = max(most, len(engine.core.sessions))
 
-        results = await engine.map([[number] for number in range(12)], GREEDY, concurrency=3,
-                                   on_result=look)
+        results = await engine.map(
+            [[number] for number in range(12)], GREEDY, concurrency=3, on_result=look
+        )
 
     assert len(results) == 12
     assert 1 < most <= 3
@@ -247,12 +234,14 @@ async def test_closing_ends_open_turns_and_draining_lets_them_finish() -> None:
 
 async def test_the_callers_error_leaves_the_block_as_it_is() -> None:
     """Not wrapped into a group by a task group that the caller can't see."""
+    engines: list[Engine] = []
     with pytest.raises(KeyError, match="mine"):
         async with Engine.open(config(), device=opened()) as engine:
+            engines.append(engine)
             await engine.complete([1], GREEDY)
             raise KeyError("mine")
 
-    assert engine.core.audit is not None
+    assert engines[0].core.audit is not None
 
 
 async def test_two_engines_share_a_loop_and_nothing_else() -> None:

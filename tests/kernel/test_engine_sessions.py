@@ -16,7 +16,7 @@ from kernel import (
     TurnNotFound,
     ValidationError,
 )
-from tests.kernel.test_engine import GREEDY, LONG, config, opened
+from tests.kernel.small import GREEDY, LONG, config, opened
 
 
 async def test_a_turn_costs_only_its_new_tokens() -> None:

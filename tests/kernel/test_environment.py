@@ -61,7 +61,7 @@ def test_deliveries_of_completions_can_be_held() -> None:
     world = Loopless.open(device=FakeDevice(eos_token_ids=()))
     world.core.environment.deliver = held.append
     request = world.start(world.session(), [1, 2])
-    counts = []
+    counts: list[int] = []
     while held:
         counts.append(len(request.output.tokens))
         held.pop(0)()

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
+from adapters.fake_device import FakeDevice
 from kernel import Engine, Generation, QueueFull, RequestAborted, SamplingParams, ValidationError
-from tests.kernel.test_engine import GREEDY, LONG, config, opened
+from tests.kernel.small import GREEDY, LONG, config, opened
 
 
 async def test_each_result_holds_all_so_far_and_the_last_is_finished() -> None:
-    """vLLM's shape: whoever reads only the last one has everything."""
+    """The shape of vLLM: whoever reads only the last one has everything."""
     async with Engine.open(config(), device=opened(delay=0.0)) as engine:
         results = [result async for result in engine.generate("hello", GREEDY)]
         whole = await engine.complete("hello", GREEDY)
@@ -87,7 +88,7 @@ async def test_an_abandoned_one_is_cancelled_when_it_is_collected() -> None:
         gc.collect()
         with anyio.fail_after(2):
             while engine.core.open_turns:
-                await anyio.sleep(0.001)
+                await engine.settle()
         await engine.settle()
 
         assert gone() is None
@@ -110,14 +111,20 @@ async def test_one_that_is_collected_after_the_engine_harms_nothing() -> None:
 
 async def test_a_cancelled_step_cancels_the_request() -> None:
     """``async for`` in a scope that is cancelled leaves nothing running."""
-    async with Engine.open(config(), device=opened(mode="manual")) as engine:
+    held = opened(mode="manual")
+    async with Engine.open(config(), device=held) as engine:
         generation = engine.generate([1], LONG)
         with anyio.move_on_after(0.01) as scope:
             await anext(generation)
-        while engine.core.open_turns:
-            await anyio.sleep(0.001)
+        with anyio.fail_after(2):
+            while engine.core.open_turns:
+                await engine.settle()
+        assert isinstance(held.device, FakeDevice)
+        held.device.complete()
+        await engine.settle()
 
         assert scope.cancelled_caught
+        assert engine.audit().at_rest
 
 
 async def test_an_error_ends_it() -> None:

@@ -3,6 +3,7 @@
 from adapters.fake_device import FakeDevice
 from kernel.errors import EngineFault, StepError
 from kernel.ids import GPU_POOL, SCHEDULER
+from kernel.messages import LaunchStep
 from kernel.step import CopyOf, DeviceStep
 from ownership import DEVICE
 from tests.kernel.loopless import Loopless, tokens_of
@@ -159,7 +160,9 @@ def test_a_launch_that_died_with_the_pool_lands_as_failed() -> None:
     session = world.session("a")
     request = world.start(session, [1, 2])
     world.device.complete()
-    while not len(dispatcher.actor(GPU_POOL).mailbox if dispatcher.actor(GPU_POOL) else ()):
+    pool = world.core.pool
+    assert pool is not None
+    while not any(isinstance(mail, LaunchStep) for mail in pool.mailbox):
         dispatcher.run(1)
     before = len(world.device.waiting)
     dispatcher.kill(GPU_POOL, RuntimeError("planted"))

@@ -151,12 +151,12 @@ async def test_no_event_carries_text_or_tokens_of_a_prompt_or_an_answer() -> Non
             await session.append(prompt)
 
     assert len(logger.events) > 10
-    ids = [result.prompt_token_ids, result.token_ids]
+    ids = [str(list(tokens)) for tokens in (result.prompt_token_ids, result.token_ids)]
     for event, fields in logger.events:
         for value in fields.values():
             assert prompt not in str(value), event
             assert not (result.text and result.text in str(value)), event
-            assert not (isinstance(value, list | tuple) and tuple(value) in ids), event
+            assert str(value).replace("(", "[").replace(")", "]") not in ids, event
 
 
 @pytest.mark.parametrize("event", ["turn.started", "turn.ended"])

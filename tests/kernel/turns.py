@@ -44,6 +44,19 @@ def make_turn(
     **fields: Any,
 ) -> OpenTurn:
     """A turn of rank ``arrival``; by default greedy, of one token of input."""
+    given: dict[str, Any] = {
+        "absorb_first": False,
+        "max_tokens": 8,
+        "min_tokens": 0,
+        "stop_ids": frozenset[int](),
+        "temperature": 0.0,
+        "top_k": 0,
+        "top_p": 1.0,
+        "key": 0,
+        "output": make_output(),
+        "absorbed_before": 0,
+        **fields,
+    }
     turn = OpenTurn(
         id=TurnId(name),
         session=CustodianId(session or f"session:{name}"),
@@ -53,19 +66,7 @@ def make_turn(
         input_len=len(new),
         base=base,
         kind=kind,
-        **{
-            "absorb_first": False,
-            "max_tokens": 8,
-            "min_tokens": 0,
-            "stop_ids": frozenset[int](),
-            "temperature": 0.0,
-            "top_k": 0,
-            "top_p": 1.0,
-            "key": 0,
-            "output": make_output(),
-            "absorbed_before": 0,
-            **fields,
-        },
+        **given,
     )
     turn.rank = (float(arrival), arrival)
     return turn

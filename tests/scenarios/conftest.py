@@ -52,15 +52,3 @@ def opened_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TENURE_TORCH_THREADS", "1")
     monkeypatch.setattr("adapters.torch_device.factory.load_weights", _load_weights)
     return _open_bundled
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run the bundled model on one backend, where a test doesn't choose: two would say no more."""
-    marks = metafunc.definition.iter_markers("parametrize")
-    chosen = any("opened_device" in mark.args[0] for mark in marks)
-    if "opened_device" in metafunc.fixturenames and not chosen:
-        metafunc.parametrize(
-            ("anyio_backend", "opened_device"),
-            [("asyncio", "fake"), ("trio", "fake"), ("asyncio", "bundled")],
-            indirect=["opened_device"],
-        )

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 from adapters.fake_device import FakeDevice
 from kernel import Engine, EngineConfig, SamplingParams
 from kernel.step import OpenedDevice
@@ -13,6 +15,7 @@ __all__ = [
     "cold_tokens",
     "greedy",
     "judge",
+    "on_both_models",
     "open_fake",
     "prompt",
 ]
@@ -22,6 +25,13 @@ DeviceFactory = Callable[[], OpenedDevice]
 
 PAGE_SIZE = 4
 """Everywhere the same: the fake device reads page by page, so its tokens depend on it."""
+
+on_both_models = pytest.mark.parametrize(
+    ("anyio_backend", "opened_device"),
+    [("asyncio", "fake"), ("trio", "fake"), ("asyncio", "bundled")],
+    indirect=["opened_device"],
+)
+"""The real model runs on one event loop where a test doesn't choose: two would say no more."""
 
 
 def open_fake(**options: Any) -> OpenedDevice:

@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from kernel import Engine, Session
+from tests.scenarios.inputs import on_both_models
 from tests.scenarios.stage import (
     DeviceFactory,
     Stage,
@@ -31,6 +32,7 @@ async def fill_with_idle_sessions(stage: Stage, sessions: list[Session]) -> list
     return histories
 
 
+@on_both_models
 async def test_idle_sessions_take_their_own_next_turns(opened_device: DeviceFactory) -> None:
     """All slots rest with the very sessions that wake up, one after the other and all at once."""
     async with (
@@ -50,6 +52,7 @@ async def test_idle_sessions_take_their_own_next_turns(opened_device: DeviceFact
                 stage.note(history, await stage.finish(turn))
 
 
+@on_both_models
 async def test_idle_sessions_make_room_for_a_plain_request(opened_device: DeviceFactory) -> None:
     """One of them goes down to its token log, and its next turn is as right as ever."""
     async with (
@@ -86,6 +89,7 @@ async def test_a_checkpoint_goes_before_any_state() -> None:
         assert [early.info.place, late.info.place] == ["device", "device"]
 
 
+@on_both_models
 async def test_pages_alone_can_be_short(opened_device: DeviceFactory) -> None:
     """The sessions' pages fill the pool, with slots to spare; a plain request needs most of it."""
     async with (

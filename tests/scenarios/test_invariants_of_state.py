@@ -8,6 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from kernel import RequestAborted, Session, StepError, TurnTimeout
+from tests.scenarios.inputs import on_both_models
 from tests.scenarios.stage import DeviceFactory, Stage, greedy, open_fake, open_stage, prompt
 from tests.scenarios.writers import EventLog, assert_no_foreign_reads
 
@@ -29,6 +30,7 @@ async def live(stage: Stage, number: int, turns: int) -> None:
                 history = stage.note(history, turn.result)
 
 
+@on_both_models
 async def test_1_a_slot_that_is_read_was_written_by_its_reader_alone(
     opened_device: DeviceFactory,
 ) -> None:
@@ -49,6 +51,7 @@ async def test_1_a_slot_that_is_read_was_written_by_its_reader_alone(
     assert stats.forced_parks > 0
 
 
+@on_both_models
 async def test_2_every_slot_is_counted_once_after_whatever_happens(
     opened_device: DeviceFactory,
 ) -> None:
@@ -179,6 +182,7 @@ async def cancelled_at(open_device: DeviceFactory, ticks: int, options: dict[str
             stage.note(history, await turn.wait())
 
 
+@on_both_models
 async def test_5_as_many_idle_sessions_as_may_be_open_stop_no_one_shot(
     opened_device: DeviceFactory,
 ) -> None:

@@ -3,9 +3,11 @@
 import pytest
 
 from kernel import RequestAborted, SessionBusy, SessionClosed, StepError
+from tests.scenarios.inputs import on_both_models
 from tests.scenarios.stage import DeviceFactory, cold_tokens, greedy, open_fake, open_stage, prompt
 
 
+@on_both_models
 async def test_6_the_second_of_two_concurrent_turns_is_refused(
     opened_device: DeviceFactory,
 ) -> None:
@@ -81,6 +83,7 @@ async def test_7_an_abort_or_error_is_terminal_and_comes_once(how: str) -> None:
         await stage.drain()
 
 
+@on_both_models
 async def test_8_parameters_are_those_of_their_own_turn(opened_device: DeviceFactory) -> None:
     """Also when the next turn is queued already: length, stop ids and draws."""
     [(_, stop, *_)] = await cold_tokens(opened_device, [(prompt(4), 6)])
@@ -105,6 +108,7 @@ async def test_8_parameters_are_those_of_their_own_turn(opened_device: DeviceFac
             history = stage.note(history, result)
 
 
+@on_both_models
 async def test_9_close_in_flight_leaks_nothing_and_frees_nothing_that_is_written(
     opened_device: DeviceFactory,
 ) -> None:
@@ -126,6 +130,7 @@ async def test_9_close_in_flight_leaks_nothing_and_frees_nothing_that_is_written
 
 
 @pytest.mark.parametrize("at", [2, 6])
+@on_both_models
 async def test_10_a_stop_string_over_tokens_is_cut_and_the_position_reported(
     opened_device: DeviceFactory, at: int
 ) -> None:
