@@ -11,10 +11,13 @@ from typing import cast
 from kernel.errors import ValidationError
 
 __all__ = [
+    "encodable",
+    "instance",
     "integer",
     "items",
     "kept",
     "known_names",
+    "name",
     "number",
     "seconds",
     "strings",
@@ -53,6 +56,33 @@ def kept(value: object) -> None:
     """Refuse a ``keep`` that is no count; how many there are to keep, the session knows."""
     if value is not None:
         integer("keep", value, least=0)
+
+
+def name(parameter: str, value: object) -> None:
+    """Refuse a name of the caller's own that is no text, or empty; ``None`` is none given."""
+    if value is not None and not (isinstance(value, str) and value):
+        raise ValidationError(parameter=parameter, value=value, why="it must be a str, not empty")
+
+
+def instance(parameter: str, value: object, kind: type) -> None:
+    """Refuse a value of another type; for types that no conversion is tried for."""
+    if not isinstance(value, kind):
+        why = f"it must be a {kind.__name__}, not a {type(value).__name__}"
+        raise ValidationError(parameter=parameter, value=value, why=why)
+
+
+def encodable(parameter: str, text: str) -> None:
+    """Refuse lone surrogates: they are no text, and tokenizers fail on them in their own ways."""
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValidationError(
+            parameter=parameter,
+            value=f"a lone surrogate at character {error.start}",
+            why="it is no text; decode the input with errors='replace'",
+        ) from None
 
 
 def truth(parameter: str, value: object) -> None:

@@ -21,7 +21,7 @@ from kernel.errors import (
 )
 from kernel.flight import Counters
 from kernel.gpu_pool import GpuPool
-from kernel.ids import GPU_POOL, SCHEDULER, SessionId
+from kernel.ids import GPU_POOL, SCHEDULER, SessionId, TurnId
 from kernel.messages import (
     Cancel,
     CloseSession,
@@ -177,6 +177,12 @@ class Core:
             (actor.active is not None) + len(actor.waiting) for actor in self.sessions.values()
         )
 
+    def holds_turn(self, turn: TurnId) -> bool:
+        """Whether a turn of this id is queued or at the scheduler, wanted by anybody or not."""
+        scheduler = self.scheduler
+        is_there = scheduler is not None and scheduler.roster.get(turn) is not None
+        return is_there or self.door.counts(turn)
+
     @property
     def scheduler(self) -> Scheduler | None:
         actor = self.dispatcher.actor(SCHEDULER)
@@ -291,10 +297,10 @@ class Core:
         """Close the door and every session; their turns end as closed."""
         closed = self.failure or EngineClosed()
         self.door.close(closed)
-        for actor in list(self.sessions.values()):
-            self.dispatcher.post(
-                Address[SessionMessage](actor.name), CloseSession(closed), _SUPERVISOR
-            )
+        for actor in self.sessions.values():
+            if not actor.is_close_posted:
+                actor.is_close_posted = True
+                actor.mailbox.post(CloseSession(closed), _SUPERVISOR)
 
     @property
     def device_is_idle(self) -> bool:

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import partial
 from typing import Literal, TypedDict, Unpack
 
@@ -14,9 +14,9 @@ from kernel import checks
 from kernel.actor import Address
 from kernel.core import Core
 from kernel.detokenizer import IncrementalDetokenizer
-from kernel.errors import RequestExists, ValidationError, WrongContext
+from kernel.errors import QueueFull, RequestExists, ValidationError, WrongContext
 from kernel.ids import SessionId, TurnId, session_custodian
-from kernel.messages import SessionMessage
+from kernel.messages import CancelTurn, InterruptTurn, SessionMessage
 from kernel.output_buffer import TurnOutput
 from kernel.params import SamplingParams
 from kernel.reply import Reply
@@ -24,8 +24,12 @@ from kernel.sampling_key import request_seed
 from kernel.shell import Shell
 from kernel.step import Tokenizer
 from kernel.turn import TurnRequest
+from ownership import CustodianId
 
-__all__ = ["Desk", "RequestOptions"]
+__all__ = ["CALLER", "Desk", "RequestOptions"]
+
+CALLER = CustodianId("caller")
+"""Sender of callers' messages; they carry no handles."""
 
 
 class RequestOptions(TypedDict, total=False):
@@ -52,7 +56,7 @@ class Desk:
         self.core = core
         self._shell = shell
         self._tokenizer = tokenizer
-        self._requests: dict[TurnId, Address[SessionMessage]] = {}
+        self._requests: dict[TurnId, tuple[TurnRequest, Address[SessionMessage]]] = {}
         self._thread = threading.get_ident()
         self._process = os.getpid()
         self._loop = _loop_id()
@@ -101,9 +105,11 @@ class Desk:
             ValidationError: a parameter or the prompt can't be served.
         """
         core = self.check_context()
-        params = params or SamplingParams()
+        params = SamplingParams() if params is None else params
+        checks.instance("params", params, SamplingParams)
+        checks.truth("wait", wait)
         _check_options(options)
-        turn = TurnId(options.get("request_id") or core.environment.new_id("req"))
+        turn = TurnId(options.get("request_id") or self.fresh_id("req", self._requests))
         output = TurnOutput(
             self._detokenizer(params),
             decode_early=bool(params.stop),
@@ -132,16 +138,17 @@ class Desk:
         """Count a request, or refuse it at once.
 
         Raises:
-            RequestExists: the id is in use.
+            RequestExists: the id is in use, or was a moment ago: a turn that was left keeps it
+                until the scheduler has let go of it, at the latest when its step has landed.
             QueueFull: a bound is reached.
             EngineClosed: the engine takes no more work.
         """
         core = self.check_context()
         core.door.check_open()
-        if request.id in self._requests:
+        if request.id in self._requests or core.holds_turn(request.id):
             raise RequestExists(request_id=request.id)
         core.door.enter(request.id, len(request.tokens))
-        self._requests[request.id] = session
+        self._requests[request.id] = request, session
         if core.probe.enabled:
             core.probe.bind_turn(request.id, request.context)
 
@@ -158,9 +165,33 @@ class Desk:
             raise
         return address
 
-    def address_of(self, turn: TurnId) -> Address[SessionMessage] | None:
-        """The session that runs an open request."""
-        return self._requests.get(turn)
+    def fresh_id(self, prefix: str, taken: Container[str]) -> str:
+        """An id that no caller has chosen for something of its own."""
+        while (name := self.core.environment.new_id(prefix)) in taken:
+            pass
+        return name
+
+    def cancel(self, turn: TurnId) -> bool:
+        """Cancel an open request, by one message at most; False when it isn't open."""
+        request, session = self._requests.get(turn, (None, None))
+        if request is None or session is None:
+            return False
+        if not request.is_cancel_posted:
+            request.is_cancel_posted = True
+            self.core.dispatcher.post(session, CancelTurn(turn, "abort"), CALLER)
+        return True
+
+    def interrupt(self, session: Address[SessionMessage], message: InterruptTurn) -> bool:
+        """Post an interrupt; False when the session is gone.
+
+        Raises:
+            QueueFull: so many wait for this session that its actor's own mail is in danger.
+        """
+        actor = self.core.dispatcher.actor(session.name)
+        if actor is not None and actor.mailbox.is_crowded:
+            limit = self.core.config.max_num_queued_reqs
+            raise QueueFull(what="requests", queued=len(actor.mailbox), limit=limit)
+        return self.core.dispatcher.post(session, message, CALLER) is None
 
     def forget(self, turn: TurnId) -> None:
         """A request has ended."""
@@ -188,7 +219,12 @@ class Desk:
 
     def _token_ids(self, prompt: str | Sequence[int]) -> Sequence[int]:
         if isinstance(prompt, str):
+            checks.encodable("prompt", prompt)
             return self.tokenizer.encode(prompt) if prompt else []
+        if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
+            # None and sets would pass as token ids: the one as none, the other in any order.
+            why = f"it must be a sequence of token ids or a str, not {type(prompt).__name__}"
+            raise ValidationError(parameter="prompt", value=prompt, why=why)
         tokens = checks.token_ids("prompt", prompt)
         vocab = self.core.model.vocab_size
         if tokens and max(tokens) >= vocab:

@@ -243,9 +243,7 @@ class Dispatcher:
 
     # Supervision
 
-    def _bury(
-        self, actor: AnyActor, error: BaseException, in_hand: Message | None = None
-    ) -> None:
+    def _bury(self, actor: AnyActor, error: BaseException, in_hand: Message | None = None) -> None:
         name = actor.name
         self.deaths += 1
         self._actors.pop(name, None)
@@ -270,9 +268,7 @@ class Dispatcher:
         if child is not None and child.restart is not None:
             self._restart(child, error)
 
-    def _sweep(
-        self, actor: AnyActor, unanswered: Sequence[Message], error: BaseException
-    ) -> None:
+    def _sweep(self, actor: AnyActor, unanswered: Sequence[Message], error: BaseException) -> None:
         """Reclaim what it held, then answer what it was handling and what it never got."""
         self._ledger.reclaim(actor.mailbox.custodian)
         self._ledger.reclaim(actor.name)

@@ -64,6 +64,10 @@ class Door:
         self._tokens_by_turn[turn] = tokens
         self._tokens += tokens
 
+    def counts(self, turn: TurnId) -> bool:
+        """Whether a turn is counted."""
+        return turn in self._tokens_by_turn
+
     def leave(self, turn: TurnId) -> None:
         """Stop counting a turn. Idempotent."""
         self._tokens -= self._tokens_by_turn.pop(turn, 0)

@@ -1,5 +1,6 @@
 """The public door: open an engine, stream, complete, hold sessions, look, close."""
 
+import math
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -8,7 +9,7 @@ from typing import Any, Self, Unpack
 import anyio
 import anyio.to_thread
 
-from kernel import inspection
+from kernel import checks, inspection
 from kernel.config import EngineConfig
 from kernel.core import Core
 from kernel.desk import Desk, RequestOptions
@@ -17,11 +18,10 @@ from kernel.errors import EngineClosed, ModelError, ValidationError
 from kernel.generation import Generation
 from kernel.ids import SessionId, TurnId
 from kernel.interrupts import protect_from_keyboard_interrupt
-from kernel.messages import CancelTurn
 from kernel.opening import make_probe, open_device
 from kernel.outputs import EngineStats, Health, RequestOutput, SessionInfo
 from kernel.params import SamplingParams
-from kernel.request import CALLER, RunningTurn
+from kernel.request import RunningTurn
 from kernel.shell import ENDED_UNASKED, Shell
 from kernel.step import Device, OpenedDevice, Tokenizer
 from kernel.streaming_session import Session
@@ -94,7 +94,7 @@ class Engine:
                     # Raised after the task group, which would wrap the caller's error in a group.
                     failed = error
                 finally:
-                    await engine.aclose()
+                    await engine._end(0.0)  # noqa: SLF001  its own; aclose with nothing to check
             if failed is None and (is_cancelled or shell.ended_unasked):
                 # The task group itself cancelled the block; that must not look like a normal end.
                 failed = EngineClosed(why=ENDED_UNASKED)
@@ -121,6 +121,9 @@ class Engine:
             params: sampling; the defaults of :class:`SamplingParams`.
             options: see :class:`RequestOptions`.
         """
+        if options:
+            # In untyped code "wait" would be taken for the session's.
+            checks.known_names(options, RequestOptions.__annotations__, of="a request")
         request = self._desk.make_request("generate", prompt, params, **options)
         return RunningTurn(self._desk, request, self._desk.submit_one_shot, session_id=None)
 
@@ -167,10 +170,7 @@ class Engine:
             ExceptionGroup: a request failed; the others are cancelled.
         """
         each = _params_for(prompts, params)
-        if concurrency < 1:
-            raise ValidationError(
-                parameter="concurrency", value=concurrency, why="it must be at least 1"
-            )
+        checks.integer("concurrency", concurrency, least=1)
         results: list[RequestOutput | None] = [None] * len(prompts)
         todo = iter(range(len(prompts)))
 
@@ -191,12 +191,8 @@ class Engine:
         Returns:
             False when no request with this id is open.
         """
-        core = self._desk.check_context()
-        address = self._desk.address_of(TurnId(request_id))
-        if address is None:
-            return False
-        core.dispatcher.post(address, CancelTurn(TurnId(request_id), "abort"), CALLER)
-        return True
+        self._desk.check_context()
+        return self._desk.cancel(TurnId(request_id))
 
     # Sessions
 
@@ -215,13 +211,11 @@ class Engine:
             detached: leave it open when the block is left; :meth:`attach` finds it again.
         """
         core = self._desk.check_context()
-        if idle_timeout_s is not None and not idle_timeout_s > 0:
-            raise ValidationError(
-                parameter="idle_timeout_s", value=idle_timeout_s, why="it must be above 0"
-            )
+        checks.seconds("idle_timeout_s", idle_timeout_s)
+        checks.name("session_id", session_id)
         return Session(
             self._desk,
-            SessionId(session_id or core.environment.new_id("session")),
+            SessionId(session_id or self._desk.fresh_id("session", core.sessions)),
             closes=not detached,
             opens=True,
             idle_timeout_s=core.config.idle_timeout_s if idle_timeout_s is None else idle_timeout_s,
@@ -291,15 +285,22 @@ class Engine:
             drain_timeout_s: how long open turns may still run; 0 ends them at once.
 
         Idempotent. If it is cancelled, the dispatcher's own end does the rest.
+
+        Raises:
+            ValidationError: the time is negative, or no number.
         """
+        self._desk.check_context()
+        if drain_timeout_s != math.inf:
+            checks.number("drain_timeout_s", drain_timeout_s)
+        await self._end(drain_timeout_s)
+
+    async def _end(self, drain_timeout_s: float) -> None:
         core = self.core
         core.door.close(core.failure)
         left_s = core.config.stop_timeout_s
         try:
             with anyio.move_on_after(drain_timeout_s):
-                await self._shell.until(
-                    lambda: core.dispatcher.is_quiet and not core.open_turns
-                )
+                await self._shell.until(lambda: core.dispatcher.is_quiet and not core.open_turns)
             if self._shell.is_running:
                 core.close_sessions()
                 with anyio.move_on_after(left_s, shield=True) as stopping:

@@ -10,18 +10,14 @@ from typing import Literal, Self
 
 from kernel import checks
 from kernel.actor import Address
-from kernel.desk import Desk
+from kernel.desk import CALLER, Desk
 from kernel.errors import NotFinished, NotSubmitted, RequestExists, SessionClosed
 from kernel.messages import CancelTurn, InterruptTurn, SessionMessage, StartTurn
 from kernel.outputs import CompletionOutput, Delta, RequestOutput, Timings
 from kernel.reply import Reply
 from kernel.turn import TurnRequest
-from ownership import CustodianId
 
-__all__ = ["CALLER", "RunningTurn"]
-
-CALLER = CustodianId("caller")
-"""Sender of callers' messages; they carry no handles."""
+__all__ = ["RunningTurn"]
 
 
 class RunningTurn:
@@ -143,13 +139,14 @@ class RunningTurn:
         Raises:
             ValidationError: more than were received.
             TooLate: the session has accepted another turn.
+            QueueFull: too many interrupts wait for this session already.
             NotSubmitted: the block was not entered.
         """
         session = self._check_submitted()
         checks.kept(keep)
         reply: Reply[int] = Reply()
         message = InterruptTurn(self._request.id, keep, reply)
-        if self._core.dispatcher.post(session, message, CALLER) is not None:
+        if not self._desk.interrupt(session, message):
             raise SessionClosed(session_id=self._session_id or self.request_id)
         return await reply.wait()
 
@@ -159,8 +156,10 @@ class RunningTurn:
 
     def cancel_from_anywhere(self) -> None:
         """Cancel from a finalizer: any thread, any moment, even inside another call."""
-        if self._request.output.end is None and self._session is not None:
-            cancel = CancelTurn(self._request.id, "abort")
+        request = self._request
+        is_open = request.output.end is None and not request.is_cancel_posted
+        if is_open and self._session is not None:
+            cancel = CancelTurn(request.id, "abort")
             self._core.dispatcher.post_later(self._session, cancel)
 
     def _check_submitted(self) -> Address[SessionMessage]:
@@ -177,7 +176,7 @@ class RunningTurn:
             keep = InterruptTurn(self._request.id, output.delivered, Reply())
             self._core.dispatcher.post(self._session, keep, CALLER)
         else:
-            self._core.dispatcher.post(self._session, CancelTurn(self._request.id, "abort"), CALLER)
+            self._desk.cancel(self._request.id)
 
     def _make_result(self) -> RequestOutput:
         request, output = self._request, self._request.output

@@ -104,6 +104,8 @@ class SessionActor(Actor[SessionMessage]):
         self.last_used_at = system.now()
         self.is_one_shot = is_one_shot
         self.is_closed = False
+        self.is_close_posted = False
+        """A latch: one message is enough, however often it is closed."""
         self.is_detached = False
         self._here: Address[SessionMessage] = Address(self.name)
         self._limits = limits

@@ -141,6 +141,8 @@ class SessionState:
             return self.drop_checkpoint()
         if self.state is None or base.version != self._state_version:
             return False
+        # No turn starts from a checkpoint, so without the state it would only take room.
+        self.drop_checkpoint()
         state, self.state = self.state, None
         self._changes += 1
         self._port.close(state)

@@ -1,20 +1,21 @@
 """The caller's side of a session."""
 
+import contextlib
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Literal, Self, Unpack
 
 from kernel import checks
 from kernel.actor import Address
-from kernel.desk import Desk, RequestOptions
-from kernel.errors import SessionClosed, SessionNotFound
+from kernel.desk import CALLER, Desk, RequestOptions
+from kernel.errors import SessionClosed, SessionNotFound, ValidationError
 from kernel.ids import SessionId
 from kernel.inspection import session_info
 from kernel.messages import CloseSession, InterruptTurn, SessionMessage
 from kernel.outputs import RequestOutput, SessionInfo
 from kernel.params import SamplingParams
 from kernel.reply import Reply
-from kernel.request import CALLER, RunningTurn
+from kernel.request import RunningTurn
 from kernel.session import SessionActor
 from kernel.turn import TurnRequest
 
@@ -79,7 +80,7 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         if self._closes:
-            self._post(CloseSession())
+            self._post_close()
 
     async def append(
         self, prompt: str | Sequence[int], *, wait: bool = False, timeout_s: float | None = None
@@ -115,6 +116,10 @@ class Session:
             on_exit: what leaving early does: ``"rollback"`` or ``"keep"`` what was received.
             options: see :class:`RequestOptions`.
         """
+        if on_exit not in ("rollback", "keep"):
+            raise ValidationError(
+                parameter="on_exit", value=on_exit, why="use 'rollback' or 'keep'"
+            )
         request = self._desk.make_request("generate", prompt, params, wait=wait, **options)
         return self._running(request, on_exit)
 
@@ -135,7 +140,9 @@ class Session:
         self._desk.check_context()
         checks.kept(keep)
         reply: Reply[int] = Reply()
-        if self._post(InterruptTurn(None, keep, reply)):
+        session = Address[SessionMessage](self._alive().name)
+        message = InterruptTurn(None, keep, reply)
+        if self._alive().is_closed or not self._desk.interrupt(session, message):
             raise SessionClosed(session_id=self._id)
         return await reply.wait()
 
@@ -151,19 +158,22 @@ class Session:
         is rolled back then, by the scheduler.
         """
         self._desk.check_context()
-        if not self._post(CloseSession()):
-            await self._desk.flush()
+        with contextlib.suppress(SessionNotFound):
+            self._alive()
+        self._post_close()
+        await self._desk.flush()
 
     def _alive(self) -> SessionActor:
         if self._actor is None:
             self._actor = self._desk.check_context().session(self._id)
         return self._actor
 
-    def _post(self, message: SessionMessage) -> bool:
-        """Post to our own session and no namesake; True when it is gone."""
-        if self._actor is None or self._actor.is_closed:
-            return True
-        return self._actor.mailbox.post(message, CALLER) is not None
+    def _post_close(self) -> None:
+        """Close our own session and no namesake, by one message at most."""
+        actor = self._actor
+        if actor is not None and not actor.is_close_posted:
+            actor.is_close_posted = True
+            actor.mailbox.post(CloseSession(), CALLER)
 
     def _running(self, request: TurnRequest, on_exit: Literal["rollback", "keep"]) -> RunningTurn:
         def submit(request: TurnRequest) -> Address[SessionMessage]:

@@ -35,6 +35,8 @@ class TurnRequest:
     params: SamplingParams
     output: TurnOutput
     accepted: Reply[None]
+    is_cancel_posted: bool = False
+    """A latch: one message is enough, however often the caller cancels."""
     wait: bool = False
     """Queue behind an active turn of the session instead of being refused as busy."""
     priority: int = 0

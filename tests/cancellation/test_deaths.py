@@ -9,6 +9,7 @@ import pytest
 
 from adapters.fake_device import FakeDevice
 from kernel import DeviceLost, Engine, Session, shell
+from kernel.actor import AnyActor
 from kernel.gpu_pool import GpuPool
 from kernel.ids import GPU_POOL, SCHEDULER
 from kernel.scheduler import Scheduler
@@ -50,7 +51,11 @@ async def _check_the_end(engine: Engine, device: FakeDevice, shared: Session) ->
     assert_all_free(engine.core)
 
 
-KINDS = {"scheduler": Scheduler, "gpu pool": GpuPool, "session": SessionActor}
+KINDS: dict[str, type[AnyActor]] = {
+    "scheduler": Scheduler,
+    "gpu pool": GpuPool,
+    "session": SessionActor,
+}
 
 
 async def _crash_at_each(

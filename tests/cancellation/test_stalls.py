@@ -53,11 +53,9 @@ class Stall:
 
 
 @asynccontextmanager
-async def _open(device: FakeDevice, **changes: int) -> AsyncGenerator[Stall]:
+async def _open(device: FakeDevice, config: EngineConfig = CONFIG) -> AsyncGenerator[Stall]:
     clock = Clock()
-    async with Engine.open(
-        attrs.evolve(CONFIG, **changes), device=device, environment=clock.environment()
-    ) as engine:
+    async with Engine.open(config, device=device, environment=clock.environment()) as engine:
         yield Stall(engine, device, clock)
 
 
@@ -117,7 +115,8 @@ async def test_a_late_completion_is_not_taken_for_a_result(anyio_backend: str) -
 
 async def test_a_second_stall_in_a_row_loses_the_device(anyio_backend: str) -> None:
     """Every open turn is told, also one that waits in its session or in the queue."""
-    async with _open(FakeDevice(eos_token_ids=()), num_slots=2, max_num_seqs=1) as stall:
+    config = attrs.evolve(CONFIG, num_slots=2, max_num_seqs=1)
+    async with _open(FakeDevice(eos_token_ids=()), config) as stall:
         engine = stall.engine
         session = await _a_session_at_rest(engine)
         first = engine.stream([5, 6, 7], GREEDY)
@@ -145,7 +144,8 @@ async def test_a_second_stall_in_a_row_loses_the_device(anyio_backend: str) -> N
 
 async def test_a_turn_that_quarantine_leaves_no_room_for_fails(anyio_backend: str) -> None:
     """It can't wait for a slot that may never come back; the error says what holds it."""
-    async with _open(FakeDevice(eos_token_ids=()), num_slots=1, max_num_seqs=1) as stall:
+    config = attrs.evolve(CONFIG, num_slots=1, max_num_seqs=1)
+    async with _open(FakeDevice(eos_token_ids=()), config) as stall:
         engine = stall.engine
         lost = engine.stream([5, 6, 7], GREEDY)
         await stall.hang(lost)

@@ -115,10 +115,10 @@ def outcome(make: Callable[[], Awaitable[object]]) -> BaseException | None:
 
 def in_thread(run: Callable[[], BaseException | None]) -> BaseException | None:
     results: list[BaseException | None] = []
-    thread = threading.Thread(target=lambda: results.append(run()))
+    thread = threading.Thread(target=lambda: results.append(run()), daemon=True)
     thread.start()
-    thread.join()
-    return results[0]
+    thread.join(5)
+    return results[0] if results else AssertionError("it waits")
 
 
 def in_loop_of_a_thread(make: Callable[[], Awaitable[object]]) -> BaseException | None:

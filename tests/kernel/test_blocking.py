@@ -7,12 +7,13 @@ import pytest
 
 from kernel import (
     BlockingEngine,
-    Engine,
     EngineClosed,
     PromptTooLong,
     TurnNotFound,
     ValidationError,
 )
+from kernel.core import Core
+from ownership import AuditReport
 from tests.kernel.small import GREEDY, LONG, config, opened
 
 
@@ -20,11 +21,18 @@ def open_engine(**options: object) -> BlockingEngine:
     return BlockingEngine(config(), device=opened(**options))
 
 
-def core_of(engine: BlockingEngine) -> Engine:
-    """The engine inside, to look at its books when it has ended."""
-    inside = engine._engine
-    assert inside is not None
-    return inside
+@pytest.fixture
+def audits(monkeypatch: pytest.MonkeyPatch) -> list[AuditReport]:
+    """What each engine that was stopped had in its books at the end."""
+    found: list[AuditReport] = []
+    stop = Core.stop
+
+    def noting(self: Core, *, join_timeout_s: float) -> AuditReport:
+        found.append(stop(self, join_timeout_s=join_timeout_s))
+        return found[-1]
+
+    monkeypatch.setattr(Core, "stop", noting)
+    return found
 
 
 def test_complete_and_map_block_until_the_end() -> None:
@@ -83,16 +91,13 @@ def test_errors_come_out_as_they_are() -> None:
             session.interrupt()
 
 
-def test_the_callers_error_leaves_the_block() -> None:
+def test_the_callers_error_leaves_the_block(audits: list[AuditReport]) -> None:
     """And the engine is stopped."""
-    engine = open_engine()
-    inside: list[Engine] = []
-    with pytest.raises(KeyError, match="mine"), engine:
-        inside.append(core_of(engine))
+    with pytest.raises(KeyError, match="mine"), open_engine() as engine:
+        engine.complete([1], GREEDY)
         raise KeyError("mine")
 
-    assert inside[0].core.audit is not None
-    assert inside[0].core.audit.at_rest
+    assert [audit.at_rest for audit in audits] == [True]
 
 
 def test_outside_of_its_block_it_is_closed() -> None:
@@ -143,13 +148,10 @@ def test_a_thread_of_the_callers_own_can_use_a_session() -> None:
         assert session.info.num_tokens == 3
 
 
-def test_leaving_with_a_stream_open_ends_it() -> None:
+def test_leaving_with_a_stream_open_ends_it(audits: list[AuditReport]) -> None:
     """The blocks close from the inside; nothing is left running."""
-    engine = open_engine(delay=0.0)
-    with engine:
-        inside = core_of(engine)
+    with open_engine(delay=0.0) as engine:
         with engine.session() as session, session.turn([1], LONG) as deltas:
             next(deltas)
 
-    assert inside.core.audit is not None
-    assert inside.core.audit.at_rest
+    assert [audit.at_rest for audit in audits] == [True]

@@ -5,6 +5,7 @@ import weakref
 from collections.abc import AsyncIterator
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from adapters.fake_device import FakeDevice
@@ -118,7 +119,7 @@ async def test_a_cancelled_step_cancels_the_request() -> None:
             await anext(generation)
         with anyio.fail_after(2):
             while engine.core.open_turns:
-                await engine.settle()
+                await anyio.lowlevel.checkpoint()
         assert isinstance(held.device, FakeDevice)
         held.device.complete()
         await engine.settle()

@@ -6,7 +6,7 @@ from kernel.ids import GPU_POOL, SCHEDULER
 from kernel.messages import LaunchStep
 from kernel.step import CopyOf, DeviceStep
 from ownership import DEVICE
-from tests.kernel.loopless import Loopless, tokens_of
+from tests.kernel.loopless import Loopless, error_of, tokens_of
 
 
 def rows_of(step: DeviceStep) -> list[tuple[int, int, list[int]]]:
@@ -169,7 +169,7 @@ def test_a_launch_that_died_with_the_pool_lands_as_failed() -> None:
     world.run()
 
     assert before == 0
-    assert isinstance(request.output.end and request.output.end.error, EngineFault)
+    assert isinstance(error_of(request), StepError)
     world.close(session)
     assert world.core.ledger.audit().at_rest
 

@@ -164,6 +164,18 @@ def test_giving_up_closes_the_named_state_only(scene: Scene) -> None:
     assert len(scene.state.log) == 8
 
 
+def test_a_checkpoint_goes_with_its_state(scene: Scene) -> None:
+    """No turn starts from it, and a cut would leave it beyond the log."""
+    scene.turn(4)
+    scene.turn(4)
+    base = scene.state.base
+    assert isinstance(base, BaseName)
+    scene.state.give_up(base)
+
+    assert scene.held == 0
+    assert scene.ledger.audit().at_rest
+
+
 def test_giving_up_a_version_of_the_past_moves_nothing(scene: Scene) -> None:
     """An ask that was overtaken by a commit must not cost the new state."""
     scene.turn(4, keep_checkpoint=False)

@@ -1,13 +1,14 @@
 """Devices, prompts and parameters of the scenarios, and the cold runs that judge them."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import pytest
 
-from adapters.fake_device import FakeDevice
+from adapters.fake_device import FakeDevice, FakeTokenizer
 from kernel import Engine, EngineConfig, SamplingParams
-from kernel.step import OpenedDevice
+from kernel.step import ModelSpec, OpenedDevice
 
 __all__ = [
     "PAGE_SIZE",
@@ -34,11 +35,16 @@ on_both_models = pytest.mark.parametrize(
 """The real model runs on one event loop where a test doesn't choose: two would say no more."""
 
 
+@cache
+def _tokenizer(model: ModelSpec) -> FakeTokenizer:
+    return FakeTokenizer(model.vocab_size, model.eos_token_ids)
+
+
 def open_fake(**options: Any) -> OpenedDevice:
     """A fake device with its tokenizer; nothing in its vocabulary ends a turn."""
     chosen: dict[str, Any] = {"eos_token_ids": (), **options}
     device = FakeDevice(**chosen)
-    return OpenedDevice(device=device, tokenizer=device.tokenizer)
+    return OpenedDevice(device=device, tokenizer=_tokenizer(device.model))
 
 
 def greedy(max_tokens: int, **options: Any) -> SamplingParams:

@@ -144,7 +144,9 @@ class Stage:
         assert self.engine.core.ledger.view.counters.reclaimed == 0
 
     def check_at_submit(self) -> None:
-        """Check inside the handler that submits a step, which an error would kill."""
+        """Check a device that does not wait; inside a handler, which an error would kill."""
+        if self.device.holds:
+            return
         try:
             self.check()
         except AssertionError as error:

@@ -12,6 +12,7 @@ from typing import Literal
 import anyio
 import pytest
 
+from adapters.cli.plant import plant
 from kernel import QueueTimeout, RequestAborted, RunningTurn, Session, SessionClosed, TurnTimeout
 from ownership import ZEROS, Need
 from tests.scenarios.stage import DeviceFactory, Stage, greedy, open_stage, prompt
@@ -214,3 +215,14 @@ async def test_a_first_turn_refused_for_want_of_a_slot_takes_none() -> None:
         assert stage.free == stage.capacity
         stage.note([], await stage.run(session.turn(prompt(3), greedy(2))))
         await close_twice(stage, session)
+
+
+async def test_these_scenarios_would_see_the_bug() -> None:
+    """Planted below the ledger, since it can't be written above: the very next count fails."""
+    with plant("seed-rollback"), pytest.raises(AssertionError, match="stands in 2 columns"):
+        async with open_stage(num_slots=3, num_pages=10) as stage:
+            async with stage.engine.session() as session:
+                history = stage.note([], await stage.run(session.turn(prompt(5), greedy(4))))
+                async with stage.engine.stream(prompt(20, 1), greedy(6)):
+                    await stage.step()
+                    await leave(stage, session, history, prompt(CONTEXT - len(history), 2))
