@@ -16,7 +16,7 @@ from kernel.room import Room
 from kernel.step import DeviceLimits
 from kernel.turn import OpenTurn, TurnState
 from kernel.workload import Workload
-from ownership import ZEROS, BaseName, LedgerView, Need, Refused
+from ownership import ZEROS, BaseName, ClaimView, LedgerView, Need, Refused
 
 __all__ = ["Admission"]
 
@@ -62,7 +62,7 @@ class Admission:
         if attempt(turn):
             return True
         need = Need(turn.known_len)
-        if not self.room.can_ever_fit(need):
+        if not self.room.can_ever_fit(need, self._shares(turn)):
             self._work.fail(turn, _no_room())
             return True
         moves = self.room.moves_for(turn, need, self._work.claims)
@@ -73,6 +73,14 @@ class Admission:
         for base in moves.asks:
             self._ask(base)
         return attempt(turn)
+
+    def _shares(self, turn: OpenTurn) -> ClaimView | None:
+        """Whose frozen pages a turn has or can have; looked up only when a step hangs."""
+        if not self._view.quarantined_leases:
+            return None
+        if turn.id in self._work.claims:
+            return self._view.describe(self._work.claims[turn.id])
+        return self.room.state_of(turn.base) if isinstance(turn.base, BaseName) else None
 
     def _ask(self, base: BaseName) -> None:
         self.room.asked.add(base)

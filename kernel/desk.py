@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Container, Sequence
 from functools import partial
-from typing import Literal, TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack, cast
 
 import anyio
 import anyio.lowlevel
@@ -21,6 +21,7 @@ from kernel.output_buffer import TurnOutput
 from kernel.params import SamplingParams
 from kernel.reply import Reply
 from kernel.sampling_key import request_seed
+from kernel.session import SessionActor
 from kernel.shell import Shell
 from kernel.step import Tokenizer
 from kernel.turn import TurnRequest
@@ -198,9 +199,9 @@ class Desk:
         self._requests.pop(turn, None)
         self.core.probe.forget_turn(turn)
 
-    async def flush(self) -> None:
-        """Let posted messages be handled. Cancel-safe."""
-        await self._shell.until(lambda: self.core.dispatcher.is_quiet)
+    async def until_closed(self, session: SessionActor) -> None:
+        """Wait until a session has handled its close, whatever else runs. Cancel-safe."""
+        await self._shell.until(lambda: session.is_closed)
 
     async def settle(self) -> None:
         """Let posted messages be handled and the step that runs land. Cancel-safe."""
@@ -217,15 +218,15 @@ class Desk:
             min_tokens=params.min_tokens,
         )
 
-    def _token_ids(self, prompt: str | Sequence[int]) -> Sequence[int]:
+    def _token_ids(self, prompt: object) -> Sequence[int]:
         if isinstance(prompt, str):
             checks.encodable("prompt", prompt)
             return self.tokenizer.encode(prompt) if prompt else []
-        if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
+        if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray):
             # None and sets would pass as token ids: the one as none, the other in any order.
             why = f"it must be a sequence of token ids or a str, not {type(prompt).__name__}"
             raise ValidationError(parameter="prompt", value=prompt, why=why)
-        tokens = checks.token_ids("prompt", prompt)
+        tokens = checks.token_ids("prompt", cast("Sequence[object]", prompt))
         vocab = self.core.model.vocab_size
         if tokens and max(tokens) >= vocab:
             raise ValidationError(

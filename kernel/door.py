@@ -38,7 +38,8 @@ class Door:
             TenureError: why the engine is closed.
         """
         if self.closed_by is not None:
-            raise self.closed_by
+            # One error for everybody: without this each raise would add to its traceback.
+            raise self.closed_by.with_traceback(None)
 
     def check_working(self) -> None:
         """Raise when no turn can run any more, which a closed door alone doesn't mean.
@@ -47,7 +48,7 @@ class Door:
             TenureError: why the engine has failed.
         """
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
 
     def enter(self, turn: TurnId, tokens: int) -> None:
         """Count a turn.

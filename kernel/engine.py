@@ -94,7 +94,7 @@ class Engine:
                     # Raised after the task group, which would wrap the caller's error in a group.
                     failed = error
                 finally:
-                    await engine._end(0.0)  # noqa: SLF001  its own; aclose with nothing to check
+                    await engine._end(0.0)
             if failed is None and (is_cancelled or shell.ended_unasked):
                 # The task group itself cancelled the block; that must not look like a normal end.
                 failed = EngineClosed(why=ENDED_UNASKED)

@@ -183,11 +183,10 @@ class TurnOutput:
     async def _wait(self, ready: Callable[[], bool]) -> None:
         if ready():
             return
-        event = self._event = anyio.Event()
-        try:
-            await event.wait()
-        finally:
-            self._event = None
+        # One event for all that read: whoever is cancelled must not take it from the others.
+        if self._event is None:
+            self._event = anyio.Event()
+        await self._event.wait()
 
     def _take(self) -> Delta | None:
         if self._final_delta_sent:

@@ -20,12 +20,16 @@ from kernel.ids import TurnId
 from kernel.roster import Roster
 from kernel.turn import OpenTurn
 from ownership import (
+    DEVICE,
+    NO_SLOT,
     ZEROS,
     BaseName,
     BatchOwned,
+    ClaimView,
     CustodianId,
     LedgerView,
     Need,
+    PageIndex,
     ReleaseSimulation,
 )
 
@@ -69,16 +73,48 @@ class Room:
         """Whether one more turn may run; a turn between its two phases keeps its row."""
         return len(self._roster.running) + self._roster.num_committing < self._max_rows
 
-    def can_ever_fit(self, need: Need) -> bool:
-        """Whether an engine with nothing else in it could hold the need."""
+    def can_ever_fit(self, need: Need, shares: ClaimView | None = None) -> bool:
+        """Whether an engine with nothing in it but hanging steps could hold the need.
+
+        Args:
+            need: positions that pages must cover.
+            shares: the claim whose frozen pages the turn has or can have.
+        """
         view = self._view
         capacity = view.capacity
-        slots = capacity.slots - view.quarantined_slots
-        pages = capacity.pages - view.quarantined_pages
-        needs_slot = capacity.slots > 0
-        return slots >= needs_slot and (
-            capacity.pages == 0 or pages >= self._view.pages_needed(need, ZEROS)
+        if len(view.leases()) > view.quarantined_leases:
+            return True  # Some step will land, and its landing asks again.
+        slots, stuck = self._out_of_reach()
+        pages = view.pages_needed(need, ZEROS)
+        if stuck and shares is not None:
+            frozen = shares.pages[: shares.position // self._page_size]
+            pages -= len(stuck.intersection(frozen))
+        lost = max(len(stuck), view.quarantined_pages)
+        return capacity.slots - slots >= (capacity.slots > 0) and (
+            capacity.pages == 0 or capacity.pages - lost >= pages
         )
+
+    def _out_of_reach(self) -> tuple[int, set[PageIndex]]:
+        """Slots and pages of hanging steps, and of the states at rest that they pin.
+
+        Such a state is never asked for, so it may stay as long as the step hangs.
+        """
+        view = self._view
+        if not view.quarantined_leases:
+            return 0, set()
+        hanging = view.held_by(DEVICE)
+        slots = view.quarantined_slots
+        pages = {page for claim in hanging for page in claim.pages}
+        for name in {claim.base for claim in hanging if claim.base is not None}:
+            base = self.state_of(name)
+            if base is not None:
+                slots += base.slot is not NO_SLOT
+                pages.update(base.pages)
+        return slots, pages
+
+    def state_of(self, name: BaseName) -> ClaimView | None:
+        """The state at rest of that name. O(claims of the ledger)."""
+        return next((c for c in self._view.held_by(name.holder) if c.name == name), None)
 
     def moves_for(
         self, turn: OpenTurn, need: Need, claims: Mapping[TurnId, BatchOwned]
@@ -98,7 +134,8 @@ class Room:
         if self.asked and wanted.is_met_by(gain, 0):
             return None
         asks: list[BaseName] = []
-        for base in self._resting_for(turn):
+        # A turn that is short of a row alone must not cost a look at every session, every tick.
+        for base in () if wanted.has_memory(gain) else self._resting_for(turn):
             if wanted.has_memory(gain):
                 break
             gain.base(base)

@@ -107,6 +107,7 @@ class SessionActor(Actor[SessionMessage]):
         self.is_close_posted = False
         """A latch: one message is enough, however often it is closed."""
         self.is_detached = False
+        self._starts_waiting = False
         self._here: Address[SessionMessage] = Address(self.name)
         self._limits = limits
         self._door = door
@@ -324,8 +325,12 @@ class SessionActor(Actor[SessionMessage]):
             self._close(SessionClosed(session_id=self.session_id))
             return
         self._tell_scheduler(Rested())
+        if self._starts_waiting:
+            return  # The loop below goes on; a turn that ends at its start must not deepen it.
+        self._starts_waiting = True
         while self.waiting and self.active is None:
             self._start(self.waiting.pop(0))
+        self._starts_waiting = False
         if self.active is None:
             self._deadlines.rest()
 

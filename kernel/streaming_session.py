@@ -81,6 +81,8 @@ class Session:
     ) -> None:
         if self._closes:
             self._post_close()
+            # So that the next block finds the id and the place free; the close itself is posted.
+            await self._closed()
 
     async def append(
         self, prompt: str | Sequence[int], *, wait: bool = False, timeout_s: float | None = None
@@ -161,7 +163,7 @@ class Session:
         with contextlib.suppress(SessionNotFound):
             self._alive()
         self._post_close()
-        await self._desk.flush()
+        await self._closed()
 
     def _alive(self) -> SessionActor:
         if self._actor is None:
@@ -174,6 +176,11 @@ class Session:
         if actor is not None and not actor.is_close_posted:
             actor.is_close_posted = True
             actor.mailbox.post(CloseSession(), CALLER)
+
+    async def _closed(self) -> None:
+        actor = self._actor
+        if actor is not None:
+            await self._desk.until_closed(actor)
 
     def _running(self, request: TurnRequest, on_exit: Literal["rollback", "keep"]) -> RunningTurn:
         def submit(request: TurnRequest) -> Address[SessionMessage]:

@@ -43,8 +43,7 @@ class Conversation:
     def __init__(self, session: Session, params: SamplingParams) -> None:
         self._session = session
         self._params = params
-        self._shown: int | None = None
-        """Tokens of the running turn that were shown; None between turns."""
+        self._answers = False
 
     async def run(self) -> None:
         """Answer lines until the person leaves; Ctrl-C interrupts the answer meanwhile."""
@@ -67,15 +66,14 @@ class Conversation:
                     await self._answer(line)
 
     async def _answer(self, line: str) -> None:
-        self._shown = 0
+        self._answers = True
         text = f"\n{line}" if self._session.info.num_tokens else line
         try:
             async with self._session.turn(text, self._params, on_exit="keep") as turn:
                 async for delta in turn:
                     click.echo(delta.text, nl=False)
-                    self._shown += len(delta.token_ids)
         finally:
-            self._shown = None
+            self._answers = False
         click.echo()
 
     async def _listen_for_interrupts(
@@ -84,12 +82,13 @@ class Conversation:
         with anyio.open_signal_receiver(signal.SIGINT) as signals:
             task_status.started()
             async for _ in signals:
-                if self._shown is None:
+                if not self._answers:
                     click.echo("\n/quit leaves", err=True)
                     continue
-                # The answer may have ended by itself in between; then there is nothing to cut.
+                # All is kept, and shown before the turn ends: a number could be overtaken by what
+                # is printed meanwhile. An answer that has just ended by itself is not cut.
                 with suppress(ClientError):
-                    await self._session.interrupt(keep=self._shown)
+                    await self._session.interrupt()
 
 
 async def _read_line() -> str | None:

@@ -1,9 +1,12 @@
 """``tenure chat``: a session on a terminal, and Ctrl-C as barge-in."""
 
 import os
+import re
 import signal
+from collections.abc import Sequence
 
 import anyio
+import attrs
 import pytest
 from click.testing import CliRunner
 
@@ -61,3 +64,57 @@ async def test_ctrl_c_interrupts_the_answer_and_what_was_shown_stays(
 
     assert info.turns == 1
     assert len("tell me everything") < info.num_tokens < 1000
+
+
+@attrs.frozen
+class Letters:
+    """A letter a token, so that what was printed can be counted."""
+
+    vocab_size: int = 26
+
+    def encode(self, text: str, /) -> list[int]:
+        return [ord(char) % 26 for char in text]
+
+    def decode(self, token_ids: Sequence[int], /) -> str:
+        return "".join(chr(ord("a") + token) for token in token_ids)
+
+
+async def test_the_session_holds_what_was_shown_and_no_more_whenever_ctrl_c_comes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A token that was read but isn't in the log makes the next answer go on from another text.
+
+    The state is kept as well: an interrupt that cuts behind it costs the whole turn again.
+    """
+    presses = 25
+    lines = iter(["go", *["on"] * (presses - 1), "/quit"])
+
+    def typed(_prompt: str) -> str:
+        return next(lines)
+
+    monkeypatch.setattr("builtins.input", typed)
+    device = OpenedDevice(device=FakeDevice(vocab_size=26, delay=0.002), tokenizer=Letters())
+    params = SamplingParams(max_tokens=2000, ignore_eos=True)
+    config = EngineConfig(log_events=False)
+    async with Engine.open(config, device=device) as engine, engine.session() as session:
+
+        async def press_ctrl_c() -> None:
+            for press in range(presses):
+                while session.info.turns < press or session.info.state != "running":
+                    await anyio.sleep(0.001)
+                await anyio.sleep(0.01 + press * 0.0004)
+                os.kill(os.getpid(), signal.SIGINT)
+                while session.info.turns == press:
+                    await anyio.sleep(0.001)
+
+        with anyio.fail_after(15):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(press_ctrl_c)
+                await Conversation(session, params).run()
+
+        info = session.info
+    shown = re.findall("[a-z]", capsys.readouterr().out)
+
+    assert info.turns == presses
+    assert info.num_tokens == len(shown) + len("go") + (presses - 1) * len("\non")
+    assert info.pending_tokens == 1

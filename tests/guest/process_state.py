@@ -79,7 +79,7 @@ def _interpreter_state() -> dict[str, object]:
         "warning filters": list(warnings.filters),
         "showwarning": warnings.showwarning,
         "environment": dict(os.environ),
-        "directory": os.getcwd(),  # noqa: PTH109  compared, not used
+        "directory": os.getcwd(),
         "locale": locale.setlocale(locale.LC_ALL),
         "hooks": (sys.excepthook, sys.unraisablehook, sys.displayhook, threading.excepthook),
         "tracing": (sys.gettrace(), sys.getprofile()),

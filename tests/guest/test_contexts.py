@@ -11,9 +11,11 @@ import sys
 import threading
 import warnings
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 import trio
 
@@ -70,7 +72,7 @@ async def health(engine: Engine, session: Session, turn: RunningTurn) -> None:
 
 
 async def info(engine: Engine, session: Session, turn: RunningTurn) -> None:
-    print(session.info)
+    assert session.info.state
 
 
 async def enter_turn(engine: Engine, session: Session, turn: RunningTurn) -> None:
@@ -148,7 +150,7 @@ def in_child(make: Callable[[], Awaitable[object]]) -> BaseException | None:
             os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        found: BaseException | None = pickle.load(pipe)  # noqa: S301  our own child
+        found: BaseException | None = pickle.load(pipe)
     os.waitpid(child, 0)
     return found
 
@@ -168,10 +170,10 @@ async def test_every_call_from_elsewhere_is_refused_and_changes_nothing(where: s
     async with Engine.open(CONFIG, device=device) as engine, engine.session() as session:
         async with session.turn([1, 2], PARAMS) as turn:
             while not device.waiting:
-                await anyio.sleep(0)
+                await anyio.lowlevel.checkpoint()
             hops = engine.core.dispatcher.hops
             found = {
-                name: ELSEWHERE[where](lambda call=call: call(engine, session, turn))
+                name: ELSEWHERE[where](partial(call, engine, session, turn))
                 for name, call in CALLS.items()
             }
             assert engine.core.dispatcher.hops == hops
@@ -179,11 +181,11 @@ async def test_every_call_from_elsewhere_is_refused_and_changes_nothing(where: s
             assert engine.core.door.queued_reqs == 0
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_complete_steps, device, 3)
-                result = await turn.wait()
+                await turn.wait()
         await engine.settle()
         assert_at_rest(engine)
 
-    assert len(result.token_ids) == 3
+    assert len(turn.result.token_ids) == 3
     assert {name: type(error) for name, error in found.items()} == dict.fromkeys(
         CALLS, WrongContext
     )
@@ -196,24 +198,21 @@ async def test_every_call_from_elsewhere_is_refused_and_changes_nothing(where: s
 async def _complete_steps(device: FakeDevice, count: int) -> None:
     for _ in range(count):
         while not device.waiting:
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
         device.complete()
 
 
 def test_another_event_loop_of_the_same_thread_is_refused() -> None:
     """Notebooks that nest or alternate loops do it."""
     engines: list[Engine] = []
-    leave = asyncio.Event()
+    is_open, leave = asyncio.Event(), asyncio.Event()
     first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
 
     async def hold() -> None:
         async with Engine.open(CONFIG, device=FakeDevice()) as engine:
             engines.append(engine)
+            is_open.set()
             await leave.wait()
-
-    async def until_open() -> None:
-        while not engines:
-            await asyncio.sleep(0)
 
     async def use() -> None:
         with pytest.raises(WrongContext) as caught:
@@ -223,7 +222,7 @@ def test_another_event_loop_of_the_same_thread_is_refused() -> None:
 
     try:
         holder = first.create_task(hold())
-        first.run_until_complete(until_open())
+        first.run_until_complete(is_open.wait())
         second.run_until_complete(use())
         trio.run(use)
         leave.set()
@@ -277,7 +276,7 @@ async def test_what_is_not_open_yet_says_so() -> None:
             with anyio.fail_after(2), pytest.raises(NotFinished):
                 await call()
         with pytest.raises(NotFinished):
-            print(turn.result)
+            assert turn.result.text
         with pytest.raises(SessionNotFound):
             await session.append([1])
         with pytest.raises((SessionNotFound, SessionClosed)):

@@ -1,13 +1,15 @@
 """What an engine writes into the application's log: its turn's context, and no text."""
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import anyio
 import pytest
 import structlog
 
 from adapters.fake_device import FakeDevice
+from adapters.trace_audit.log import audit_lines
 from kernel import Engine, EngineConfig, OpenedDevice, SamplingParams, StepError, TenureError
 
 CONFIG = EngineConfig(num_slots=3, num_pages=24, page_size=4, max_num_seqs=2)
@@ -74,14 +76,16 @@ async def test_the_callers_contextvars_are_in_the_events_of_its_turn_and_in_no_o
 async def test_a_context_never_overwrites_what_the_event_says() -> None:
     """An audit replays the log; a caller's ``slot`` is not the ledger's."""
     log = Log()
+    context = {"slot": "mine", "seq": -1, "engine": "mine", "event": "mine", "turn": "mine"}
     async with Engine.open(CONFIG, device=opened(), logger=log.logger) as engine:
-        context = {"slot": "mine", "seq": -1, "engine": "mine", "event": "mine", "turn": "mine"}
         with structlog.contextvars.bound_contextvars(**context):
             await engine.complete([1, 2], PARAMS, request_id="a")
 
     reserved = [event for event in log.events if event["event"] == "claim.reserved"]
     assert [(event["slot"], event["turn"]) for event in reserved] == [(0, "a")]
-    assert "mine" not in {value for event in log.events for value in map(str, event.values())}
+    assert {event.get("turn") for event in log.events} <= {"a", None}
+    (audited,) = audit_lines(json.dumps(event) for event in log.events).engines
+    assert audited.conserved
 
 
 async def _busy_life(engine: Engine, device: FakeDevice) -> list[int]:
@@ -133,15 +137,16 @@ async def test_the_log_carries_no_prompt_text_and_no_token_ids() -> None:
     assert not {"text", "prompt", "tokens", "token_ids"} & {key for e in log.events for key in e}
 
 
-def _lists_of_numbers(value: Any) -> list[list[Any]]:
+def _lists_of_numbers(value: object) -> list[list[object]]:
     if isinstance(value, dict):
-        return [found for item in value.values() for found in _lists_of_numbers(item)]
-    if isinstance(value, list | tuple):
-        return [list(value)] + [found for item in value for found in _lists_of_numbers(item)]
-    return []
+        value = list(cast("dict[str, object]", value).values())
+    if not isinstance(value, list | tuple):
+        return []
+    items = list(cast("Sequence[object]", value))
+    return [items] + [found for item in items for found in _lists_of_numbers(item)]
 
 
-def _contains(numbers: list[Any], part: list[int]) -> bool:
+def _contains(numbers: list[object], part: list[int]) -> bool:
     return any(numbers[at : at + len(part)] == part for at in range(len(numbers)))
 
 

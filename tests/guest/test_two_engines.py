@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import anyio
+import anyio.lowlevel
 import pytest
 import structlog
 
@@ -68,19 +69,19 @@ async def test_an_abort_reaches_its_own_engine_only() -> None:
                 await theirs.wait()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_complete_all, devices[0])
-                result = await mine.wait()
+                await mine.wait()
                 tasks.cancel_scope.cancel()
         for device in devices:
             while device.waiting:
                 device.complete()
-        assert len(result.token_ids) == 4
+        assert len(mine.result.token_ids) == 4
 
 
 async def _complete_all(device: FakeDevice) -> None:
     while True:
         while device.waiting:
             device.complete()
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
 
 
 async def test_a_lost_device_takes_its_own_engine_only() -> None:
@@ -100,9 +101,9 @@ async def test_events_tell_the_engines_apart_and_count_by_themselves() -> None:
     """One log, two ledgers: each has its own sequence without gaps."""
     async with open_two(FakeDevice(), FakeDevice()) as (one, two, events):
         async with one.session(session_id="same") as mine, two.session(session_id="same") as yours:
-            await mine.append([1, 2])
-            await yours.append([3])
-            await mine.append([4])
+            for session in (mine, yours, mine):
+                async with session.turn([1, 2], PARAMS) as turn:
+                    await turn.wait()
 
     engines = {event["engine"] for event in events}
     assert len(engines) == 2

@@ -52,3 +52,11 @@ def opened_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TENURE_TORCH_THREADS", "1")
     monkeypatch.setattr("adapters.torch_device.factory.load_weights", _load_weights)
     return _open_bundled
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the bundled model more time: the first of its tests imports torch."""
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            if item.callspec.params.get("opened_device") == "bundled":
+                item.add_marker(pytest.mark.timeout(90))

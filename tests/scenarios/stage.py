@@ -103,6 +103,12 @@ class Stage:
             await self.step()
         return await turn.wait()
 
+    async def land(self) -> None:
+        """Let the step in flight land; nothing may run after it."""
+        if self.device.waiting:
+            await self.step()
+        assert not self.device.waiting, "a turn that has ended goes on"
+
     async def drain(self) -> None:
         """Step until the device has nothing to do."""
         while self.device.waiting:

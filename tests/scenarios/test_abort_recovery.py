@@ -64,7 +64,7 @@ async def abandon_and_recover(
             assert session.info.num_tokens == len(history)
             with pytest.raises(RequestAborted):
                 await turn.wait()
-        await stage.drain()
+        await stage.land()
         assert stage.held_by(session) == before
         assert stage.free == free
 
@@ -137,7 +137,7 @@ async def test_a_scope_that_is_cancelled_while_reading_rolls_back(which: Which) 
                 assert await stage.read(turn)
                 scope.cancel()
                 await anext(turn)
-        await stage.drain()
+        await stage.land()
         assert session.info.num_tokens == len(history)
         stage.note(history, await stage.run(session.turn(prompt(4, 2), greedy(4))))
 
@@ -153,6 +153,6 @@ async def test_abort_after_abort_after_abort_drains_nothing() -> None:
         for number in range(8):
             async with session.turn(prompt(PROMPT, number), greedy(9)):
                 await stage.step(number)
-            await stage.drain()
+            await stage.land()
             assert stage.free == free
         stage.note(history, await stage.run(session.turn(prompt(4, 2), greedy(4))))

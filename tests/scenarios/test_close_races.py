@@ -43,7 +43,7 @@ async def assert_closed_once(stage: Stage, session: Session, turn: RunningTurn) 
     """Every state was closed by the one close, nothing came back twice, nobody is in doubt."""
     closes = stage.engine.core.ledger.view.counters.closes
     await session.close()
-    await stage.drain()
+    await stage.land()
     assert stage.free == stage.capacity
     assert stage.engine.core.ledger.view.counters.closes == closes
     for attempt in (session.turn(prompt(1), greedy(1)), session.turn([], greedy(1))):

@@ -43,6 +43,25 @@ async def test_first_come_first_served() -> None:
         assert await order_of_service(stage, turns) == list("0123")
 
 
+async def test_no_junior_overtakes_a_turn_that_waits_for_room() -> None:
+    """It would fit beside the one that runs, and would take what the waiting one waits for."""
+    async with (
+        open_stage(num_slots=4, num_pages=12, max_num_seqs=4) as stage,
+        AsyncExitStack() as stack,
+    ):
+        running = stage.engine.stream(prompt(20), greedy(6))
+        large = stage.engine.stream(prompt(30, 1), greedy(2))
+        small = stage.engine.stream(prompt(3, 2), greedy(1))
+        for turn in (running, large, small):
+            await stack.enter_async_context(turn)
+        while not running.has_result:
+            assert not small.has_result
+            assert stage.running() == {running.request_id}
+            await stage.step()
+        for turn in (running, large, small):
+            stage.note([], await stage.finish(turn))
+
+
 async def test_priority_orders_the_queue() -> None:
     """A lower number is more urgent; equals are served in order of arrival."""
     async with (
