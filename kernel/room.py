@@ -12,7 +12,7 @@ Nothing is asked or preempted unless all of it together makes the room. So the m
 always gets what an empty engine could give it, it ends, and by induction every turn does.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -146,6 +146,9 @@ class Room:
                 break
             gain.claim(claims[junior.id])
             victims.append(junior)
+        for base in () if wanted.has_memory(gain) else self._pinned_by(victims, claims):
+            gain.base(base)
+            asks.append(base)
         own = turn.base
         if not wanted.has_memory(gain) and isinstance(own, BaseName) and self._may_ask(own):
             # A turn that runs has copied its base, and loses nothing but the way back.
@@ -175,6 +178,16 @@ class Room:
                 return
             if junior.id in claims:
                 yield junior
+
+    def _pinned_by(
+        self, victims: Sequence[OpenTurn], claims: Mapping[TurnId, BatchOwned]
+    ) -> Iterator[BaseName]:
+        """States that only these victims have yet to copy: they can be asked for after them."""
+        for victim in victims:
+            base = self._view.describe(claims[victim.id]).base
+            state = None if base is None else self._view.find_base(base)
+            if base is not None and state is not None and state.pinned == 1:
+                yield base
 
     def _resting_for(self, turn: OpenTurn) -> list[BaseName]:
         """States that may be asked for, the cheapest loss first; never the turn's own base.

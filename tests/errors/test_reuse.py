@@ -1,4 +1,4 @@
-"""Objects of the door used twice, too early, or after their end; prompts at the edges of fitting."""
+"""Objects of the door used twice or after their end, and prompts at the edges of fitting."""
 
 from collections.abc import Callable
 from typing import Any

@@ -11,7 +11,7 @@ from kernel import Engine, SamplingParams
 from kernel.actor import Address
 from kernel.dispatcher import Dispatcher
 from kernel.messages import CloseSession, SessionMessage
-from tests.kernel.small import GREEDY, config, opened
+from tests.kernel.small import GREEDY, LONG, config, opened
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ async def test_a_post_between_the_last_look_and_the_wait_is_seen(
 async def test_settle_waits_for_the_step_in_flight() -> None:
     """So that a balance can be read after a turn was left."""
     async with Engine.open(config(), device=opened(delay=0.02)) as engine:
-        async with engine.stream([1], GREEDY):
+        async with engine.stream([1], LONG):
             await anyio.sleep(0.005)
         during = engine.audit().batch
         await engine.settle()

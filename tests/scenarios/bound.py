@@ -4,7 +4,7 @@ In device steps, from the moment at which the scheduler has a turn to the moment
 is told the end::
 
     steps(T) <= sum over i of  M_i + ceil(M_i / P)
-                               + (1 + A_i) * (ceil((K_i + M_i) / C) + 6)
+                               + (1 + A_i) * (ceil((K_i + M_i) / C) + 8)
 
 * the sum is over T itself and every turn i that is senior to T and open at some time while T is;
 * K_i: tokens that the turn knows at its submit, history and input; M_i: its ``max_tokens``;
@@ -20,11 +20,12 @@ ceil((K_i + M_i) / C) steps and one more where the absorbing is split in two pha
 tokens is drawn once, whatever was preempted, in one step. A step may pass without it
 
 * when it becomes the top: the one in flight (1);
-* at each of two admissions, one a phase: while the states that it asked for come back (2);
+* at each of two admissions, one a phase: while a junior between its phases keeps the last row, and
+  while the states that it asked for come back (4);
 * between two phases: while its session commits (1);
 * at each page that it grows by, the same: at most ceil(M_i / P) pages, one more an interval (1).
 
-That makes 6 an interval. States come back within one step because a session answers at once, and
+With the split that makes 8 an interval. States come back within one step because a session answers at once, and
 nothing junior is admitted or grown in between. Not counted: steps that fail, and quarantine.
 """
 
@@ -36,7 +37,7 @@ from kernel.policies import Policy, Rank, TurnFacts
 
 __all__ = ["RecordingPolicy", "Served", "steps_at_most"]
 
-_LOST_PER_INTERVAL = 6
+_LOST_PER_INTERVAL = 8
 
 
 @attrs.frozen(kw_only=True)

