@@ -4,6 +4,7 @@ One pass a tick. It stops at the first turn that has to wait, so no junior is ad
 while a senior waits for room.
 """
 
+import heapq
 from collections.abc import Callable
 from typing import Final
 
@@ -11,7 +12,7 @@ from kernel.actor import Address, System
 from kernel.errors import EngineFault
 from kernel.ids import GPU_POOL, SCHEDULER
 from kernel.messages import GiveUp, SessionMessage
-from kernel.policies import Policy
+from kernel.policies import Policy, Rank
 from kernel.room import Room
 from kernel.step import DeviceLimits
 from kernel.turn import OpenTurn, TurnState
@@ -45,10 +46,9 @@ class Admission:
         """Grow and admit in order of rank, until a turn has to wait for room."""
         if not (self._work.grows or self._work.roster.waiting):
             return
-        wishes = sorted(
-            [*self._work.grows.values(), *self._work.roster.waiting], key=lambda turn: turn.rank
-        )
-        for turn in wishes:
+        # Merged as it goes: a pass looks at few turns, however many wait.
+        growing = sorted(self._work.grows.values(), key=_rank)
+        for turn in heapq.merge(growing, list(self._work.roster.waiting), key=_rank):
             if turn.state is TurnState.ENDED:
                 continue
             if turn.state is TurnState.RUNNING:
@@ -126,6 +126,10 @@ class Admission:
         has_pages = self._limits.num_pages > 0
         turn.covered = -(-turn.known_len // page) * page if has_pages else _UNLIMITED
         self._work.grows.pop(turn.id, None)
+
+
+def _rank(turn: OpenTurn) -> Rank:
+    return turn.rank
 
 
 def _no_room() -> EngineFault:

@@ -214,9 +214,10 @@ class Dispatcher:
         return self._ready.popleft()
 
     def _enqueue(self, mailbox: Mailbox[Any]) -> None:
-        if not self._ready:
-            self.wake()
+        is_first = not self._ready
         self._ready.append(mailbox)
+        if is_first:
+            self.wake()
 
     def _compact_timers(self) -> None:
         """Drop cancelled timers, which would otherwise stay until they are due."""

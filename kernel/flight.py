@@ -36,3 +36,5 @@ class Flight:
     launched_at: float
     turns: tuple[OpenTurn, ...]
     absorbs: tuple[int, ...]
+    pool_incarnation: int = 0
+    """Which life of the GPU pool was asked: the end of an earlier one is none of its business."""

@@ -60,6 +60,8 @@ class EventProbe:
         self._clock = clock
         self._contexts: dict[str, Mapping[str, object]] = {}
         self._ended: deque[str] = deque()
+        self.lost = 0
+        """Events that the logger refused with an error; an audit of the log sees the gap."""
 
     def record(self, event: str, fields: Mapping[str, object], /) -> None:
         """Write one event; the caller's context never overwrites a field of the schema."""
@@ -68,7 +70,11 @@ class EventProbe:
         own = {"engine": self._engine, "at": round(self._clock(), 6), **fields}
         if context:
             own = {**context, **own}
-        self._log(event, **own)
+        try:
+            self._log(event, **own)
+        except Exception:
+            # A full disk or a closed pipe must not end the turn whose claim has just moved.
+            self.lost += 1
 
     def bind_turn(self, turn: str, context: Mapping[str, object], /) -> None:
         """Let the events of a turn carry its caller's context."""

@@ -151,7 +151,11 @@ class RunningTurn:
         return await reply.wait()
 
     def cancel(self) -> None:
-        """Cancel the turn; safe to call at any moment, from any state, more than once."""
+        """Cancel the turn; safe to call at any moment, from any state, more than once.
+
+        Raises:
+            WrongContext: from another thread or loop, while the turn is open.
+        """
         self._leave("rollback")
 
     def cancel_from_anywhere(self) -> None:
@@ -172,6 +176,7 @@ class RunningTurn:
         output = self._request.output
         if output.end is not None or self._session is None:
             return
+        self._desk.check_context()
         if how == "keep":
             keep = InterruptTurn(self._request.id, output.delivered, Reply())
             self._core.dispatcher.post(self._session, keep, CALLER)

@@ -187,7 +187,8 @@ class Scheduler(Actor[SchedulerMessage]):
 
     def _down(self, message: Down) -> None:
         if message.name == GPU_POOL:
-            self._lose_flight(message.why)
+            if self.flight is not None and self.flight.pool_incarnation == message.incarnation:
+                self._lose_flight(message.why)
             return
         for base in [base for base in self._admission.room.asked if base.holder == message.name]:
             self._admission.room.asked.discard(base)
@@ -302,7 +303,8 @@ class Scheduler(Actor[SchedulerMessage]):
         step = self._new_step()
         absorbs = tuple(len(row.tokens) for row in rows)
         lease = self._work.launch(turns, step)
-        self.flight = Flight(lease, step, self.system.now(), tuple(turns), absorbs)
+        pool = self.system.incarnation_of(GPU_POOL)
+        self.flight = Flight(lease, step, self.system.now(), tuple(turns), absorbs, pool)
         self._counters.steps += 1
         self._counters.rows += len(rows)
         self._counters.absorbed_tokens += sum(absorbs)

@@ -80,6 +80,7 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         if self._closes:
+            self._desk.check_context()
             self._post_close()
             # So that the next block finds the id and the place free; the close itself is posted.
             await self._closed()

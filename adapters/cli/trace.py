@@ -83,6 +83,8 @@ def _engine_lines(engine: EngineAudit) -> list[str]:
         f"{engine.free_slots} slots and {engine.free_pages} pages free"
     )
     lines = [f"{engine.engine or 'engine'}: {counts}", f"  {found}", f"  {left}"]
+    if not engine.closed:
+        lines.append("  its engine was still open where the log ends")
     lines.extend(f"  {problem}" for problem in engine.problems[:MAX_PROBLEMS_SHOWN])
     if engine.num_problems > MAX_PROBLEMS_SHOWN:
         lines.append(f"  and {engine.num_problems - MAX_PROBLEMS_SHOWN} more")

@@ -1,6 +1,5 @@
 """A hybrid model on one torch device, with its arenas."""
 
-import os
 from collections.abc import Callable, Mapping
 
 import torch
@@ -10,10 +9,10 @@ from adapters.models.hybrid import HybridConfig
 from adapters.torch_device.arenas import Arenas, allocate_arenas
 from adapters.torch_device.step import StepRunner
 from adapters.torch_device.threads import (
-    THREADS_VARIABLE,
     flush_denormals_in_this_thread,
     measured_thread_count,
     set_threads_of_this_thread,
+    threads_from_environment,
     usable_processors,
 )
 from adapters.torch_device.weights import Precision, linear, prepare_weights
@@ -70,7 +69,7 @@ class TorchDevice:
         self._device = torch.device(device)
         self._precision = choose_precision(dtype, self._device)
         self._weights = prepare_weights(config, weights, self._precision, self._device)
-        self._num_threads = num_threads
+        self._num_threads = num_threads or threads_from_environment()
         self._poison = poison
         self._arenas: Arenas | None = None
         self._model = self._spec()
@@ -140,7 +139,7 @@ class TorchDevice:
         self._arenas = None
 
     def _set_threads(self) -> None:
-        wanted = self._num_threads or int(os.environ.get(THREADS_VARIABLE, "0"))
+        wanted = self._num_threads
         if self._device.type != "cpu":
             wanted = wanted or 1  # the device computes; the host only launches
         if wanted:

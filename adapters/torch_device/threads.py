@@ -20,11 +20,14 @@ from typing import TypeVar
 
 import torch
 
+from kernel.errors import ValidationError
+
 __all__ = [
     "THREADS_VARIABLE",
     "flush_denormals_in_this_thread",
     "measured_thread_count",
     "set_threads_of_this_thread",
+    "threads_from_environment",
     "usable_processors",
 ]
 
@@ -56,6 +59,22 @@ def set_threads_of_this_thread(count: int) -> None:
 def flush_denormals_in_this_thread() -> None:
     """Treat numbers below 1e-38 as zero: a state that decays into them takes 17 times as long."""
     torch.set_flush_denormal(True)
+
+
+def threads_from_environment() -> int | None:
+    """The number that ``TENURE_TORCH_THREADS`` asks for; ``None`` when it isn't set.
+
+    Raises:
+        ValidationError: it is no whole number above 0.
+    """
+    text = os.environ.get(THREADS_VARIABLE, "")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise ValidationError(
+            parameter=THREADS_VARIABLE, value=text, why="use a whole number from 1, or unset it"
+        )
+    return int(text)
 
 
 def usable_processors() -> int:

@@ -2,7 +2,7 @@
 
 An audit that ran the ledger's own code would repeat the ledger's mistakes and call them right, so
 this package imports nothing of ``ownership`` or ``kernel``: it knows the schema of the events
-(``docs/ownership.md``) and applies the rules of conservation again, from scratch. It reads line by
+(``docs/events.md``) and applies the rules of conservation again, from scratch. It reads line by
 line, and its memory grows with what is owned at one moment, never with the length of the log.
 """
 

@@ -28,6 +28,11 @@ CONFIG = EngineConfig(
 )
 
 
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 async def _live(engine: Engine, rng: random.Random) -> None:
     while True:
         params = SamplingParams(temperature=0, max_tokens=rng.randint(1, 8), ignore_eos=True)
@@ -52,7 +57,7 @@ async def _serve(engines: list[Engine], seed: str, mode: str) -> None:
             for number in range(5):
                 tasks.start_soon(_live, engine, random.Random(f"{seed} {number}"))
             await anyio.lowlevel.checkpoint()
-            print("ready", flush=True)
+            _say("ready")
             await anyio.sleep(30)
 
 
@@ -68,7 +73,7 @@ def _report(engines: list[Engine], how: str) -> None:
         "deaths": core.dispatcher.deaths,
         "queued": core.door.queued_reqs,
     }
-    print(json.dumps(report), flush=True)
+    _say(json.dumps(report))
 
 
 def main(backend: str, rounds: int) -> None:

@@ -7,6 +7,7 @@ leaves behind would be seen by the next.
 import gc
 import random
 from collections.abc import Awaitable, Callable
+from typing import Literal
 
 import attrs
 
@@ -66,11 +67,10 @@ async def _map(scene: Scene) -> None:
 
 
 async def _turn(scene: Scene) -> None:
-    on_exit = scene.rng.choice(["rollback", "keep"])
+    exits: list[Literal["rollback", "keep"]] = ["rollback", "keep"]
+    on_exit = scene.rng.choice(exits)
     wait = scene.rng.random() < 0.5
-    turn = scene.shared.turn(
-        scene.prompt(), scene.params(), wait=wait, on_exit="keep" if on_exit == "keep" else "rollback"
-    )
+    turn = scene.shared.turn(scene.prompt(), scene.params(), wait=wait, on_exit=on_exit)
     async with turn:
         async for _ in turn:
             pass

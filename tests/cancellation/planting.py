@@ -65,12 +65,13 @@ class Plant:
 
 def plant(core: Core, what: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a plant into an engine's actors of one kind."""
-    handle, post = what.kind.handle, core.dispatcher.post
-    monkeypatch.setattr(
-        what.kind, "handle", lambda actor, message: what.handle(actor, message, handle)
-    )
-    monkeypatch.setattr(
-        core.dispatcher,
-        "post",
-        lambda target, message, sender: what.post(post, target, message, sender),
-    )
+    real_handle, real_post = what.kind.handle, core.dispatcher.post
+
+    def handle(actor: AnyActor, message: Any) -> None:
+        what.handle(actor, message, real_handle)
+
+    def post(target: Any, message: Any, sender: CustodianId) -> Any:
+        return what.post(real_post, target, message, sender)
+
+    monkeypatch.setattr(what.kind, "handle", handle)
+    monkeypatch.setattr(core.dispatcher, "post", post)

@@ -21,7 +21,10 @@ async def test_a_caller_killed_at_any_await_leaves_nothing_behind(
 ) -> None:
     """One message a tick: the kill lands between any two messages, so at each of its awaits."""
     monkeypatch.setattr(shell, "_HOPS_PER_TURN", 1)
-    async with open_stage(FakeDevice(eos_token_ids=())) as stage, anyio.create_task_group() as tasks:
+    async with (
+        open_stage(FakeDevice(eos_token_ids=())) as stage,
+        anyio.create_task_group() as tasks,
+    ):
         ticks, is_done = 0, False
         while not is_done:
             scene = Scene(stage.engine, stage.shared, random.Random(name))

@@ -106,7 +106,7 @@ async def test_what_the_dead_held_is_reclaimed_by_its_type_and_a_lease_never(
 @pytest.mark.parametrize("victim", [SCHEDULER, GPU_POOL])
 async def test_too_many_deaths_fail_the_engine_cleanly(victim: Any, anyio_backend: str) -> None:
     """Everybody is told, nobody is let in, and the end is as orderly as ever."""
-    config = attrs.evolve(CONFIG, max_restarts=2)
+    config = attrs.evolve(CONFIG, max_restarts=2, stop_timeout_s=0.05)
     async with Engine.open(config, device=FakeDevice(mode="manual", eos_token_ids=())) as engine:
         session = await engine.session().__aenter__()
         turns = [

@@ -1,4 +1,4 @@
-"""Ctrl-C at a random moment, in a child process: the engine ends whole, and the program as asked."""
+"""Ctrl-C at a random moment, in a child process: the engine ends whole, the program as asked."""
 
 import json
 import os

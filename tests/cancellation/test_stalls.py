@@ -109,7 +109,7 @@ async def test_a_late_completion_is_not_taken_for_a_result(anyio_backend: str) -
         assert attrs.evolve(session.info, last_used_s=before.last_used_s) == before
         async with session.turn([8, 8], GREEDY) as again:
             warm = (await again.wait()).token_ids
-        log = [*engine.core.sessions.values()][0].state.log.tolist()[:-4]
+        log = next(iter(engine.core.sessions.values())).state.log.tolist()[:-4]
         assert warm == (await engine.complete(log, GREEDY)).token_ids
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from adapters.cli import main
 from adapters.cli.chat import Conversation
 from adapters.fake_device import FakeDevice
-from kernel import Engine, EngineConfig, OpenedDevice, SamplingParams
+from kernel import Engine, EngineConfig, OpenedDevice, SamplingParams, Session
 
 FAKE = ["--device", "fake", "--model", "fake", "--max-tokens", "8", "--seed", "1"]
 
@@ -79,6 +79,14 @@ class Letters:
         return "".join(chr(ord("a") + token) for token in token_ids)
 
 
+async def runs_after(session: Session, turns: int) -> None:
+    """Wait until a turn runs and so many have ended before it."""
+    for _ in range(5000):
+        if session.info.turns == turns and session.info.state == "running":
+            return
+        await anyio.sleep(0.001)
+
+
 async def test_the_session_holds_what_was_shown_and_no_more_whenever_ctrl_c_comes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,12 +108,9 @@ async def test_the_session_holds_what_was_shown_and_no_more_whenever_ctrl_c_come
 
         async def press_ctrl_c() -> None:
             for press in range(presses):
-                while session.info.turns < press or session.info.state != "running":
-                    await anyio.sleep(0.001)
+                await runs_after(session, press)
                 await anyio.sleep(0.01 + press * 0.0004)
                 os.kill(os.getpid(), signal.SIGINT)
-                while session.info.turns == press:
-                    await anyio.sleep(0.001)
 
         with anyio.fail_after(15):
             async with anyio.create_task_group() as tasks:

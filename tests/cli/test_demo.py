@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from adapters.cli import main
-from adapters.cli.demo.command import rows_for
+from adapters.cli.demo.command import pages_for, rows_for
 from adapters.cli.demo.plan import DemoSize, make_plan
 from adapters.cli.demo.run import DemoRun, run_demo
 from adapters.cli.demo.view import SilentView
@@ -96,6 +96,18 @@ async def test_the_seeds_bug_is_found_in_the_log(tmp_path: Path) -> None:
 def test_slots_for_everybody_are_of_use_to_everybody() -> None:
     """Turns that wait for a row would be preempted for one, whatever the pool holds."""
     assert [rows_for(slots) for slots in (1, 26, 40, 500)] == [16, 16, 40, 64]
+
+
+def test_slots_for_everybody_come_with_pages_for_everybody() -> None:
+    """Who asks for slots alone wants to see nothing computed again."""
+    result = CliRunner().invoke(
+        main, ["demo", "--json", "--pace", "0.05", "--num-slots", "64", *FAST]
+    )
+    report = json.loads(result.stdout)
+
+    assert pages_for(26) is not None
+    assert pages_for(64) is None
+    assert (report["forced_parks"], report["recomputed_tokens"]) == (0, 0)
 
 
 def test_a_plant_ends_with_its_block() -> None:

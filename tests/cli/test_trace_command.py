@@ -61,6 +61,16 @@ def test_the_json_form_is_one_object_with_every_engine(sound: LogWriter, tmp_pat
     assert verdict["engines"][0]["problems"][1]["kind"] == "double free"
 
 
+def test_a_log_that_ends_early_says_so(sound: LogWriter, tmp_path: Path) -> None:
+    """Nothing has leaked yet, and nobody should take that for the verdict on a whole run."""
+    whole = CliRunner().invoke(main, ["trace", "audit", saved(sound, tmp_path)])
+    assert json.loads(sound.lines.pop())["event"] == "engine.closed"
+    cut = CliRunner().invoke(main, ["trace", "audit", saved(sound, tmp_path)])
+
+    assert "still open" not in whole.stdout
+    assert "still open where the log ends" in cut.stdout
+
+
 def test_a_log_without_a_ledger_says_so(tmp_path: Path) -> None:
     """The usual reason is that events were switched off, so the message asks."""
     path = tmp_path / "empty.log"

@@ -59,8 +59,8 @@ async def test_a_bad_prompt_is_refused_at_every_door(
                 case _:
                     await session.append(prompt)
         error: BaseException = caught.value
-        while isinstance(error, ExceptionGroup):
-            error = cast("ExceptionGroup[Exception]", error).exceptions[0]
+        while isinstance(error, BaseExceptionGroup):
+            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
         assert isinstance(error, ValidationError)
         assert error.parameter == "prompt"
         for part in ("prompt=", value, way_out):

@@ -96,12 +96,12 @@ async def test_a_turn_that_was_left_early_tells_so_when_read_on(make: Make) -> N
         async with make(engine, session) as turn:
             await anext(turn)
             with pytest.raises(NotFinished) as caught:
-                assert turn.result
+                assert turn.result.text
             says(caught, turn.request_id, "await wait()")
         with anyio.fail_after(2), pytest.raises(RequestAborted):
             await anext(turn)
         with pytest.raises(NotFinished):
-            assert turn.result
+            assert turn.result.text
         assert session.info.num_tokens == 0
 
 
@@ -151,7 +151,7 @@ async def test_a_whole_block_after_close_is_refused_and_its_exit_closes_nothing_
     [({"max_model_len": 12}, 12, "max_model_len"), ({"num_pages": 3}, 12, "num_pages")],
 )
 async def test_what_can_never_fit_is_refused_and_what_just_fits_is_served(
-    setting: dict[str, int], limit: int, name: str
+    setting: dict[str, Any], limit: int, name: str
 ) -> None:
     """By the model's length or the pool's; history, input and what is to be generated together."""
     config = attrs.evolve(CONFIG, **setting)

@@ -216,8 +216,8 @@ async def _one_turn(world: World, session: Session, rng: random.Random, log: lis
     after = rng.choice([0, 1, 2])
     on_exit: Literal["keep", "rollback"] = "keep" if how == "keep" else "rollback"
     received: list[int] = []
+    turn = session.turn(prompt, params, on_exit=on_exit, wait=True)
     with anyio.CancelScope() as scope:
-        turn = session.turn(prompt, params, on_exit=on_exit, wait=True)
         async with turn:
             if how == "scope" and after == 0:
                 scope.cancel()

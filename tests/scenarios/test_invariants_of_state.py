@@ -138,6 +138,8 @@ async def turn_cancelled_after(
                 async for _ in turn:
                     pass
             tasks.cancel_scope.cancel()
+    # The session decides which came first, the end or the cancel.
+    await stage.settle()
     if options:
         # Ends when its step lands, and the session answers after that.
         await session.append([1], wait=True)

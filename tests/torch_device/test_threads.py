@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from adapters.torch_device import device, threads
+from kernel.errors import ValidationError
 from kernel.step import DeviceStep, StepReport, WorkerContext
 from tests.torch_device.support import Rig
 
@@ -144,3 +145,21 @@ def test_one_processor_needs_no_measurement() -> None:
         raise AssertionError("measured")
 
     assert in_thread(lambda: threads.measured_thread_count(never, 1)) == 1
+
+
+@pytest.mark.parametrize("text", ["two", "0", "-1", "1.5", "²"])
+def test_a_thread_count_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Else every step fails for it, and its caller is told to try again."""
+    monkeypatch.setenv(threads.THREADS_VARIABLE, text)
+
+    with pytest.raises(ValidationError, match=threads.THREADS_VARIABLE):
+        threads.threads_from_environment()
+
+
+def test_the_environment_may_give_the_thread_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container knows better than a measurement; an empty variable says nothing."""
+    monkeypatch.setenv(threads.THREADS_VARIABLE, "3")
+    given = threads.threads_from_environment()
+    monkeypatch.setenv(threads.THREADS_VARIABLE, "")
+
+    assert (given, threads.threads_from_environment()) == (3, None)

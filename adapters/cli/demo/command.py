@@ -18,11 +18,11 @@ from adapters.cli.engine_options import config_from, engine_options
 from adapters.cli.output import write_json
 from adapters.cli.plant import PLANTS, plant
 
-__all__ = ["demo", "rows_for"]
+__all__ = ["demo", "pages_for", "rows_for"]
 
 ROWS = 16
 SLOTS = 26
-PAGES = 96
+PAGES = 64
 """Too few of each: sessions outnumber slots, and running turns outgrow the pages."""
 
 
@@ -58,7 +58,7 @@ def demo(
     or a page leaked, came back twice or was shared by mistake, or a client got an error.
     """
     slots = options["num_slots"] = options["num_slots"] or SLOTS
-    options["num_pages"] = options["num_pages"] or PAGES
+    options["num_pages"] = options["num_pages"] or pages_for(slots)
     config = config_from(options, seed=seed, max_num_seqs=rows_for(slots))
     size = DemoSize(
         sessions=sessions, turns=turns, one_shots=one_shots, max_tokens=max_tokens, pace=pace
@@ -85,6 +85,11 @@ def demo(
 def rows_for(slots: int) -> int:
     """Turns that may run at once: few by default, more where there is a slot for everybody."""
     return ROWS if slots <= SLOTS else min(64, slots)
+
+
+def pages_for(slots: int) -> int | None:
+    """Pages of the pool: too few by default; the engine's own number where slots suffice."""
+    return PAGES if slots <= SLOTS else None
 
 
 def _view(as_json: bool) -> View:
