@@ -5,7 +5,7 @@ from functools import partial
 import anyio
 import pytest
 
-from tests.docs.devices import open_by_default
+from tests.docs.devices import HAS_BUNDLED_MODEL, open_by_default
 from tests.docs.markdown import ROOT, blocks, run
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -23,6 +23,16 @@ def test_the_example_runs_as_it_stands(anyio_backend: str, monkeypatch: pytest.M
     assert printed.count("Usage(prompt_tokens=") == 2
     second = printed.split("Usage(")[2]
     assert "cached_tokens=0" not in second
+
+
+@pytest.mark.skipif(not HAS_BUNDLED_MODEL, reason="the bundled model is not in this checkout")
+def test_float32_is_the_default_on_a_cpu() -> None:
+    """What the example runs in: bfloat16 products are slower on most CPUs, and less exact."""
+    from adapters.torch_device import open_torch
+
+    opened = open_torch(model="bundled", device="cpu", dtype="auto")
+
+    assert opened.device.model.dtype == "float32"
 
 
 def test_the_example_has_fifteen_lines() -> None:

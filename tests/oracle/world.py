@@ -185,7 +185,7 @@ async def _live_session(world: World, engine: Engine, number: int) -> None:
             elif what == "late" and log:
                 await _late_interrupt(world, session, rng, log)
             else:
-                await _one_turn(world, session, rng, log)
+                await _one_turn(world, engine, session, rng, log)
             info = session.info
             assert info.num_tokens == len(log), (info, len(log))
             assert info.position <= max(0, len(log) - 1), info
@@ -208,7 +208,9 @@ async def _late_interrupt(
     world.count("late interrupt")
 
 
-async def _one_turn(world: World, session: Session, rng: random.Random, log: list[int]) -> None:
+async def _one_turn(
+    world: World, engine: Engine, session: Session, rng: random.Random, log: list[int]
+) -> None:
     prompt, params = _prompt(rng, world.plan), _params(rng)
     how = rng.choice(["read", "read", "read", "leave", "scope", "interrupt", "keep"])
     if not world.plan.has_faults:
@@ -233,6 +235,9 @@ async def _one_turn(world: World, session: Session, rng: random.Random, log: lis
                         break
     if how == "keep":
         await session.interrupt(None)
+    while not engine.core.dispatcher.is_quiet:
+        # A turn that was left may have ended before: the session decides, in the order of its mail.
+        await anyio.lowlevel.checkpoint()
     if turn.has_result:
         result = turn.result
         world.count(f"turn {result.finish_reason}")

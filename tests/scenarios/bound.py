@@ -25,8 +25,9 @@ tokens is drawn once, whatever was preempted, in one step. A step may pass witho
 * between two phases: while its session commits (1);
 * at each page that it grows by, the same: at most ceil(M_i / P) pages, one more an interval (1).
 
-With the split that makes 8 an interval. States come back within one step because a session answers at once, and
-nothing junior is admitted or grown in between. Not counted: steps that fail, and quarantine.
+With the split that makes 8 an interval. States come back within one step because a session answers
+at once, and nothing junior is admitted or grown in between. Not counted: steps that fail, and
+quarantine.
 """
 
 from collections.abc import Mapping
