@@ -5,15 +5,13 @@ from collections.abc import Callable
 from typing import final
 
 from kernel.active_turn import SessionLimits
-from kernel.actor import Address, AnyActor
+from kernel.actor import Address
 from kernel.config import EngineConfig, resolve
 from kernel.dispatcher import Dispatcher
 from kernel.door import Door
 from kernel.environment import Environment
 from kernel.errors import (
-    DeviceLost,
     EngineClosed,
-    EngineFault,
     SessionExists,
     SessionNotFound,
     TenureError,
@@ -21,32 +19,24 @@ from kernel.errors import (
 )
 from kernel.flight import Counters
 from kernel.gpu_pool import GpuPool
-from kernel.ids import GPU_POOL, SCHEDULER, SessionId, TurnId
+from kernel.ids import SCHEDULER, SessionId, TurnId
 from kernel.messages import (
     Cancel,
     CloseSession,
-    PoolMessage,
-    Rested,
     SchedulerMessage,
     SessionMessage,
     TurnFailed,
-    WorkerEnded,
 )
-from kernel.orphans import orphans
 from kernel.policies import make_policy
 from kernel.probe import Probe
-from kernel.quarantine import Quarantine
+from kernel.recovery import SUPERVISOR, Recovery
 from kernel.scheduler import Scheduler
 from kernel.session import SessionActor, SessionCounters
-from kernel.step import Device, DeviceLimits, StepDone, StepReport, WorkerContext
+from kernel.step import Device, DeviceLimits, WorkerContext
 from kernel.supervision import Child, RestartIntensity
-from ownership import AuditReport, Capacity, CustodianId, Lease, Ledger, StepFailed
+from ownership import AuditReport, Capacity, Ledger
 
 __all__ = ["Core"]
-
-_SUPERVISOR = CustodianId("supervisor")
-_STALLS_THAT_LOSE_A_DEVICE = 2
-_WORKER_POLL_S = 0.05
 
 
 @final
@@ -92,20 +82,17 @@ class Core:
         self.session_counters = SessionCounters()
         self.sessions: dict[SessionId, SessionActor] = {}
         self.num_sessions = 0
-        self.quarantine = Quarantine(self.ledger)
         self.dispatcher = Dispatcher(
             environment,
             self.ledger,
             probe,
             RestartIntensity(config.max_restarts, config.restart_window_s),
         )
-        self.dispatcher.on_give_up = self._give_up
+        self.recovery = Recovery(self.dispatcher, self.ledger, self.fail)
+        self.dispatcher.on_give_up = self.recovery.give_up
         self.audit: AuditReport | None = None
         self.failure: TenureError | None = None
-        self.restarts = 0
-        self._port = self.ledger.batch_port(_SUPERVISOR)
         self._steps = itertools.count(1)
-        self._stalls = 0
         self._policy = make_policy(config)
         pages = resolved.num_pages * resolved.page_size
         by_pages = bool(pages) and pages < resolved.max_model_len
@@ -122,9 +109,10 @@ class Core:
     def start(self) -> None:
         """Let the scheduler and the GPU pool live."""
         self._emit("engine.opened", model=self.model.name, slots=self.limits.num_slots)
-        self.dispatcher.spawn(self._new_scheduler(), Child(self._reborn(self._new_scheduler)))
+        reborn = self.recovery.reborn
+        self.dispatcher.spawn(self._new_scheduler(), Child(reborn(self._new_scheduler)))
         self.dispatcher.spawn(
-            self._new_pool(), Child(self._reborn(self._new_pool), self._bury_pool)
+            self._new_pool(), Child(reborn(self._new_pool), self.recovery.bury_pool)
         )
 
     def open_session(
@@ -185,13 +173,8 @@ class Core:
 
     @property
     def scheduler(self) -> Scheduler | None:
-        actor = self.dispatcher.actor(SCHEDULER)
-        return actor if isinstance(actor, Scheduler) else None
-
-    @property
-    def pool(self) -> GpuPool | None:
-        actor = self.dispatcher.actor(GPU_POOL)
-        return actor if isinstance(actor, GpuPool) else None
+        """The scheduler that lives now."""
+        return self.recovery.scheduler
 
     def _session_ended(self, session_id: SessionId) -> None:
         actor = self.sessions.pop(session_id, None)
@@ -217,62 +200,16 @@ class Core:
             self.dispatcher,
             self.ledger,
             worker,
-            self.quarantine,
+            self.recovery.quarantine,
             step_timeout_s=self.config.step_timeout_s,
-            on_step=self._step_reported,
-            on_unwanted=self._land_as_failed,
+            on_step=self.recovery.step_reported,
+            on_unwanted=self.recovery.land_as_failed,
         )
 
     def _call_later(self, delay_s: float, fire: Callable[[], None]) -> None:
         self.dispatcher.call_at(self.dispatcher.now() + delay_s, fire)
 
     # Deaths
-
-    def _reborn(self, make: Callable[[], AnyActor]) -> Callable[[], AnyActor]:
-        def restart() -> AnyActor:
-            self.restarts += 1
-            self._land_orphans()
-            return make()
-
-        return restart
-
-    def _bury_pool(self, actor: AnyActor) -> None:
-        if not isinstance(actor, GpuPool):
-            return
-        self.quarantine.take(actor.worker, actor.leases)
-        self._poll_quarantine()
-        self._stalls += bool(actor.leases)
-        if self._stalls >= _STALLS_THAT_LOSE_A_DEVICE:
-            self.fail(DeviceLost(why="the successor of a dead GPU pool completed no step either"))
-
-    def _poll_quarantine(self) -> None:
-        self.quarantine.collect_ended(self._tell_worker_ended)
-        if not self.quarantine.is_empty:
-            self._call_later(_WORKER_POLL_S, self._poll_quarantine)
-
-    def _tell_worker_ended(self, steps: tuple[int, ...]) -> None:
-        message = WorkerEnded(steps)
-        if self.dispatcher.post(Address[PoolMessage](GPU_POOL), message, _SUPERVISOR) is not None:
-            self._land_ended(steps)
-
-    def _step_reported(self, report: StepReport) -> None:
-        if isinstance(report, StepDone):
-            self._stalls = 0
-        elif report.device_lost:
-            self.fail(DeviceLost(why=report.why))
-
-    def _land_orphans(self) -> None:
-        for lease in orphans(self.ledger.view, self.quarantine, self.pool, self.scheduler):
-            self._land_as_failed(lease)
-
-    def _land_as_failed(self, lease: Lease) -> None:
-        for claim in self._port.land(lease, StepFailed("nobody waits for this step")):
-            self._port.rollback(claim)
-        self.dispatcher.post(Address[SchedulerMessage](SCHEDULER), Rested(), _SUPERVISOR)
-
-    def _give_up(self, error: BaseException) -> None:
-        self._land_orphans()
-        self.fail(EngineFault(actor="supervision", why=f"too many deaths, the last: {error!r}"))
 
     def fail(self, error: TenureError) -> None:
         """Fail every open turn and take no more; states at rest stay with their sessions."""
@@ -284,11 +221,9 @@ class Core:
         for actor in list(self.sessions.values()):
             if actor.active is not None:
                 turn = actor.active.id
+                self.dispatcher.post(Address[SchedulerMessage](SCHEDULER), Cancel(turn), SUPERVISOR)
                 self.dispatcher.post(
-                    Address[SchedulerMessage](SCHEDULER), Cancel(turn), _SUPERVISOR
-                )
-                self.dispatcher.post(
-                    Address[SessionMessage](actor.name), TurnFailed(turn, error), _SUPERVISOR
+                    Address[SessionMessage](actor.name), TurnFailed(turn, error), SUPERVISOR
                 )
 
     # The end
@@ -300,12 +235,12 @@ class Core:
         for actor in self.sessions.values():
             if not actor.is_close_posted:
                 actor.is_close_posted = True
-                actor.mailbox.post(CloseSession(closed), _SUPERVISOR)
+                actor.mailbox.post(CloseSession(closed), SUPERVISOR)
 
     @property
     def device_is_idle(self) -> bool:
         """No step is with the device, whoever launched it; steps in quarantine aside."""
-        scheduler, pool = self.scheduler, self.pool
+        scheduler, pool = self.scheduler, self.recovery.pool
         return not (scheduler and scheduler.flight) and not (pool and pool.leases)
 
     def stop(self, *, join_timeout_s: float) -> AuditReport:
@@ -322,18 +257,18 @@ class Core:
         deadline = self.dispatcher.now() + join_timeout_s
         self.close_sessions()
         self._run_until_quiet()
-        pool = self.pool
+        pool = self.recovery.pool
         if pool is not None:
             pool.worker.stop()
             has_ended = pool.worker.join(join_timeout_s)
             self._run_until_quiet()
             if pool.leases or not has_ended:
-                self.quarantine.take(pool.worker, dict(pool.leases))
+                self.recovery.quarantine.take(pool.worker, dict(pool.leases))
                 pool.leases.clear()
             self.dispatcher.retire(pool)
         self._run_until_quiet()
-        self.quarantine.collect_ended(
-            self._land_ended, seconds_left=lambda: deadline - self.dispatcher.now()
+        self.recovery.quarantine.collect_ended(
+            self.recovery.land_ended, seconds_left=lambda: deadline - self.dispatcher.now()
         )
         scheduler = self.scheduler
         if scheduler is not None:
@@ -341,12 +276,6 @@ class Core:
         self.audit = self.ledger.audit()
         self._emit("engine.closed", conserved=self.audit.conserved)
         return self.audit
-
-    def _land_ended(self, steps: tuple[int, ...]) -> None:
-        for step in steps:
-            lease = self.quarantine.release(step)
-            if lease is not None:
-                self._land_as_failed(lease)
 
     def _run_until_quiet(self) -> None:
         while not self.dispatcher.is_quiet:

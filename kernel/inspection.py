@@ -40,7 +40,7 @@ def stats(core: Core) -> EngineStats:
         rollbacks=core.ledger.view.counters.rollbacks,
         forced_parks=counters.forced_parks,
         reclaimed=core.ledger.view.counters.reclaimed,
-        restarts=core.restarts,
+        restarts=core.recovery.restarts,
     )
 
 

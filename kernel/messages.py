@@ -91,6 +91,8 @@ class InterruptTurn:
     turn: TurnId | None
     keep: int | None
     reply: Reply[int]
+    is_leaving: bool = False
+    """The caller has left its block: a turn that has ended by then stays as it ended."""
 
 
 @attrs.frozen

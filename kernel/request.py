@@ -178,7 +178,7 @@ class RunningTurn:
             return
         self._desk.check_context()
         if how == "keep":
-            keep = InterruptTurn(self._request.id, output.delivered, Reply())
+            keep = InterruptTurn(self._request.id, output.delivered, Reply(), is_leaving=True)
             self._core.dispatcher.post(self._session, keep, CALLER)
         else:
             self._desk.cancel(self._request.id)

@@ -139,7 +139,9 @@ class SessionActor(Actor[SessionMessage]):
                 moved = self.state.give_up(message.base)
                 self._tell_scheduler(GaveUp(message.base, moved))
             case InterruptTurn():
-                self._interrupt(message.turn, message.keep, message.reply)
+                has_ended = self.last is not None and self.last.id == message.turn
+                if not (message.is_leaving and has_ended):
+                    self._interrupt(message.turn, message.keep, message.reply)
             case StopFound():
                 self._stop(message)
             case TurnEnded():

@@ -47,7 +47,10 @@ def _lines(source: Any) -> list[str]:
     """The prompts of a file, empty lines left out."""
     if source is None:
         return []
-    return [line.rstrip("\n") for line in source if line.strip()]
+    try:
+        return [line.rstrip("\n") for line in source if line.strip()]
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{source.name} isn't UTF-8 text: {error}") from error
 
 
 async def _stream_one(config: EngineConfig, prompt: str, params: SamplingParams) -> None:

@@ -157,6 +157,15 @@ def test_the_log_can_be_kept_and_audited_again(tmp_path: Path) -> None:
     assert json.loads(audited.stdout)["skipped_lines"] == 0
 
 
+def test_a_log_in_no_folder_is_a_usage_error(tmp_path: Path) -> None:
+    """Told before a minute has been spent on the run."""
+    log = tmp_path / "nowhere" / "events.jsonl"
+    result = CliRunner().invoke(main, ["demo", "--log", str(log), *FAST])
+
+    assert result.exit_code == 2
+    assert "nowhere is no directory" in result.stderr
+
+
 def test_the_plant_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     """What continuous integration would see."""
 

@@ -2,6 +2,7 @@
 
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
 from adapters.cli.demo.board import Board
@@ -68,10 +69,12 @@ def test_the_live_view_draws_over_itself() -> None:
     assert "who owns which slot" in file.getvalue()
 
 
-def test_the_silent_view_shows_nothing() -> None:
+def test_the_silent_view_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """Standard output belongs to the JSON object."""
     with SilentView() as view:
         view.show(moment())
+
+    assert capsys.readouterr() == ("", "")
 
 
 def test_the_median_of_nothing_is_none() -> None:

@@ -42,6 +42,16 @@ def test_a_file_holds_one_prompt_a_line(tmp_path: Path) -> None:
     assert all(record["completion_tokens"] == len(record["token_ids"]) for record in records)
 
 
+def test_a_file_that_is_no_text_is_a_usage_error(tmp_path: Path) -> None:
+    """One line, as for any other argument that can't be used."""
+    path = tmp_path / "prompts.txt"
+    path.write_bytes(b"caf\xe9\n")
+    result = CliRunner().invoke(main, ["generate", "-f", str(path), *FAKE])
+
+    assert result.exit_code == 2
+    assert "isn't UTF-8 text" in result.stderr
+
+
 def test_the_same_seed_gives_the_same_text() -> None:
     """Sampling is a function of the seed."""
     first, second = (CliRunner().invoke(main, ["generate", "--json", "x", *FAKE]) for _ in "12")

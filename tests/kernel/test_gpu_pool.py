@@ -160,7 +160,7 @@ def test_a_launch_that_died_with_the_pool_lands_as_failed() -> None:
     session = world.session("a")
     request = world.start(session, [1, 2])
     world.device.complete()
-    pool = world.core.pool
+    pool = world.core.recovery.pool
     assert pool is not None
     while not any(isinstance(mail, LaunchStep) for mail in pool.mailbox):
         dispatcher.run(1)

@@ -117,7 +117,7 @@ def test_a_successor_serves_while_the_old_step_hangs() -> None:
     assert isinstance(lost.output.end and lost.output.end.error, EngineFault)
     assert quarantined == 1
     assert len(tokens_of(request)) == 4
-    assert world.core.restarts == 1
+    assert world.core.recovery.restarts == 1
 
 
 def test_a_late_completion_gives_the_slot_back() -> None:

@@ -201,3 +201,15 @@ async def test_a_cancel_from_another_thread_is_refused_and_harms_nothing(
             out.cancel()
             with anyio.fail_after(5), pytest.raises(RequestAborted):
                 await out.wait()
+
+
+async def test_everybody_who_reads_a_failed_turn_is_told(anyio_backend: str) -> None:
+    """The second reader used to see a normal end, and ``wait`` said that the turn goes on."""
+    async with Engine.open(config(), device=opened(delay=0.001)) as engine:
+        async with engine.stream([1, 2, 3], LONG) as out:
+            engine.abort(out.request_id)
+            for _ in range(2):
+                with pytest.raises(RequestAborted):
+                    await out.wait()
+                with pytest.raises(RequestAborted):
+                    await anext(out)

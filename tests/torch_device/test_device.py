@@ -13,6 +13,7 @@ from adapters.models.reference import reference_logits
 from adapters.models.weights import random_weights, save_model
 from adapters.tokenizers import HubTokenizer
 from adapters.torch_device import TorchDevice, open_torch
+from adapters.torch_device.device import choose_precision
 from kernel.errors import ModelError, ValidationError
 from kernel.step import (
     Device,
@@ -203,6 +204,15 @@ def test_what_is_not_here_is_refused_by_name(
         open_torch(model=str(whole), device=device, dtype=dtype)
 
     assert caught.value.parameter == parameter
+
+
+@pytest.mark.parametrize(("device", "weights"), [("cpu", torch.float32), ("cuda", torch.bfloat16)])
+def test_float32_is_the_default_on_a_cpu(device: str, weights: torch.dtype) -> None:
+    """Products of bfloat16 are the slower ones on processors without AMX."""
+    precision = choose_precision("auto", torch.device(device))
+
+    assert precision.weights == weights
+    assert precision.compute == torch.float32
 
 
 def test_text_survives_the_tokenizer(whole: Path) -> None:

@@ -103,6 +103,8 @@ def _view(as_json: bool) -> View:
 def _log_path(given: Path | None) -> Generator[Path]:
     """The log to write: the one that was asked for, or one that goes away with the run."""
     if given is not None:
+        if not given.parent.is_dir():
+            raise click.UsageError(f"--log: {given.parent} is no directory")
         given.unlink(missing_ok=True)
         yield given
         return
