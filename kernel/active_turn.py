@@ -162,7 +162,7 @@ def open_turn(
         input_len=len(request.tokens),
         base=state.base,
         kind=request.kind,
-        absorb_first=(state.position > 0 and len(state.log) - state.position > limits.page_size),
+        absorb_first=_absorbs_first(state, limits.page_size),
         max_tokens=limits.max_len - prompt if params.max_tokens is None else params.max_tokens,
         min_tokens=params.min_tokens,
         stop_ids=frozenset((*eos, *params.stop_token_ids)),
@@ -178,3 +178,13 @@ def open_turn(
             None if request.timeout_s is None else request.output.submitted_at + request.timeout_s
         ),
     )
+
+
+def _absorbs_first(state: SessionState, page_size: int) -> bool:
+    """Whether what is pending is absorbed and committed before the turn itself.
+
+    So that interrupts in a row don't add up, from the very first turn on. Not for a state that
+    was given up: on a tight pool its commit would only be given up again.
+    """
+    was_given_up = state.position == 0 and state.absorbed > 0
+    return not was_given_up and len(state.log) - state.position > page_size

@@ -189,13 +189,12 @@ class TurnOutput:
         await self._event.wait()
 
     def _take(self) -> Delta | None:
-        end = self.end
-        if end is not None and end.error is not None:
-            # Whoever reads is told, and not only the first: half an answer must not look whole.
-            self._final_delta_sent = True
-            raise end.error.with_traceback(None)
         if self._final_delta_sent:
             return None
+        end = self.end
+        if end is not None and end.error is not None:
+            self._final_delta_sent = True
+            raise end.error
         hit = self.decode()
         visible = self._visible(end)
         if end is not None:

@@ -122,9 +122,11 @@ class RunningTurn:
             TenureError: why the turn has no result.
         """
         self._check_submitted()
-        await self._request.output.wait_ended()
+        end = await self._request.output.wait_ended()
         async for _ in self:
             pass
+        if end.error is not None:
+            raise end.error  # An iteration that is over has raised it once, and ends in silence.
         return self.result
 
     async def interrupt(self, keep: int | None = None) -> int:

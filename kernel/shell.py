@@ -114,8 +114,9 @@ class Shell:
 def _thread_door() -> Callable[[Callable[[], None]], object]:
     """How another thread schedules a call on this loop without blocking."""
     token: Any = anyio.lowlevel.current_token().native_token
-    if hasattr(token, "call_soon_threadsafe"):
-        return token.call_soon_threadsafe  # type: ignore[no-any-return]
-    if hasattr(token, "run_sync_soon"):
-        return token.run_sync_soon  # type: ignore[no-any-return]
+    # asyncio's loop has the one, trio's token the other.
+    for name in ("call_soon_threadsafe", "run_sync_soon"):
+        if hasattr(token, name):
+            door: Callable[[Callable[[], None]], object] = getattr(token, name)
+            return door
     raise EngineFault(actor="shell", why=f"unknown event loop {token!r}")

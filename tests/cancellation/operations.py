@@ -23,12 +23,14 @@ class Scene:
     engine: Engine
     shared: Session
     rng: random.Random
+    lengths: tuple[int, ...] = (1, 2, 5, 12)
+    """How many tokens a turn may be asked for."""
 
     def prompt(self) -> list[int]:
         return [self.rng.randrange(900) for _ in range(self.rng.choice([1, 3, 9, 20]))]
 
     def params(self) -> SamplingParams:
-        length = self.rng.choice([1, 2, 5, 12])
+        length = self.rng.choice(self.lengths)
         return SamplingParams(temperature=0, max_tokens=length, ignore_eos=True)
 
 

@@ -27,15 +27,18 @@ async def test_a_caller_killed_at_any_await_leaves_nothing_behind(
     ):
         ticks, is_done = 0, False
         while not is_done:
-            scene = Scene(stage.engine, stage.shared, random.Random(name))
+            scene = Scene(stage.engine, stage.shared, random.Random(name), lengths=(30,))
             victim = start(anyio_backend, tasks, partial(OPERATIONS[name], scene))
             for _ in range(ticks):
                 await tick()
             is_done = victim.is_done
             victim.kill()
             await victim.wait()
+            steps = stage.engine.core.counters.steps
             try:
                 await stage.check_rest()
+                extra = stage.engine.core.counters.steps - steps
+                assert extra <= 1, "its turn ran on after the kill"
             except AssertionError as error:
                 error.add_note(f"{name}, killed after {ticks} ticks")
                 raise
