@@ -51,6 +51,7 @@ class FakeArenas:
 
     model: ModelSpec
     limits: DeviceLimits
+    _newest_step: int = attrs.field(default=-1, init=False)
     poison_reads: list[PoisonRead] = attrs.field(factory=list[PoisonRead])
     _slots: dict[SlotIndex | NoSlot, int] = attrs.field(init=False)
     """By slot: the running hash, or poison; a model without slots has one constant."""
@@ -84,11 +85,17 @@ class FakeArenas:
         Raises:
             PlanFault: the plan can't be right; what its rows write is undefined.
         """
-        self.poison(step.freed_slots, step.freed_pages)
+        self.poison_freed(step)
         rows = step.rows
         for row in self._check(rows):
             self._prepare(row)
         return tuple([self._absorb(step, row) for row in rows])
+
+    def poison_freed(self, step: DeviceStep) -> None:
+        """Poison what was given back before this step, unless a later step has overtaken it."""
+        if step.step >= self._newest_step:
+            self._newest_step = step.step
+            self.poison(step.freed_slots, step.freed_pages)
 
     def poison(self, slots: Sequence[SlotIndex], pages: Sequence[PageIndex]) -> None:
         """Make the content of slots and pages unusable."""

@@ -191,7 +191,7 @@ class FakeDevice:
             try:
                 if fault is None:
                     return StepDone(self.arenas.run(step))
-                self.arenas.poison(step.freed_slots, step.freed_pages)
+                self.arenas.poison_freed(step)
                 self.arenas.poison_written(step)
             except Exception as error:
                 return StepFault(f"{type(error).__name__}: {error}", error)

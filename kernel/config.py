@@ -64,7 +64,7 @@ class EngineConfig:
     stop_timeout_s: float = 10.0
     """How long closing waits for the step that runs."""
     max_restarts: int = 3
-    """Deaths of one actor within ``restart_window_s`` that the engine survives."""
+    """Deaths of scheduler and GPU pool within ``restart_window_s`` that the engine survives."""
     restart_window_s: float = 60.0
     log_events: bool = False
     """Write one structlog event for each change of owner, launch, landing and turn, to the

@@ -27,8 +27,10 @@ from kernel.step import Tokenizer
 from kernel.turn import TurnRequest
 from ownership import CustodianId
 
-__all__ = ["CALLER", "Desk", "RequestOptions"]
+__all__ = ["CALLER", "ONE_SHOT", "Desk", "RequestOptions"]
 
+ONE_SHOT = "one-shot:"
+"""Begins the names of the sessions behind one-shot requests."""
 CALLER = CustodianId("caller")
 """Sender of callers' messages; they carry no handles."""
 
@@ -108,6 +110,10 @@ class Desk:
         core = self.check_context()
         params = SamplingParams() if params is None else params
         checks.instance("params", params, SamplingParams)
+        for stop in params.stop:
+            checks.encodable("stop", stop)
+        if params.stop_token_ids:
+            self._check_vocabulary("stop_token_ids", params.stop_token_ids)
         checks.truth("wait", wait)
         _check_options(options)
         turn = TurnId(options.get("request_id") or self.fresh_id("req", self._requests))
@@ -155,7 +161,7 @@ class Desk:
 
     def submit_one_shot(self, request: TurnRequest) -> Address[SessionMessage]:
         """Open the session of a one-shot request; raises as :meth:`enter` does."""
-        session_id = SessionId(f"one-shot:{request.id}")
+        session_id = SessionId(f"{ONE_SHOT}{request.id}")
         address = Address[SessionMessage](session_custodian(session_id))
         self.enter(request, address)
         try:
@@ -227,14 +233,17 @@ class Desk:
             why = f"it must be a sequence of token ids or a str, not {type(prompt).__name__}"
             raise ValidationError(parameter="prompt", value=prompt, why=why)
         tokens = checks.token_ids("prompt", cast("Sequence[object]", prompt))
-        vocab = self.core.model.vocab_size
-        if tokens and max(tokens) >= vocab:
-            raise ValidationError(
-                parameter="prompt",
-                value=max(tokens),
-                why=f"a token id of {self.core.model.name} is 0 to {vocab - 1}",
-            )
+        self._check_vocabulary("prompt", tokens)
         return tokens
+
+    def _check_vocabulary(self, parameter: str, tokens: Sequence[int]) -> None:
+        model = self.core.model
+        if tokens and max(tokens) >= model.vocab_size:
+            raise ValidationError(
+                parameter=parameter,
+                value=max(tokens),
+                why=f"a token id of {model.name} is 0 to {model.vocab_size - 1}",
+            )
 
 
 _MOST_PRIORITY = 1_000_000

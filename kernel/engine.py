@@ -12,7 +12,7 @@ import anyio.to_thread
 from kernel import checks, inspection
 from kernel.config import EngineConfig
 from kernel.core import Core
-from kernel.desk import Desk, RequestOptions
+from kernel.desk import ONE_SHOT, Desk, RequestOptions
 from kernel.environment import Environment
 from kernel.errors import EngineClosed, ModelError, ValidationError
 from kernel.generation import Generation
@@ -181,7 +181,7 @@ class Engine:
                     on_result(index, result)
 
         async with anyio.create_task_group() as tasks:
-            for _ in range(min(concurrency, len(prompts))):
+            for _ in range(min(concurrency, len(prompts), self.core.config.max_num_queued_reqs)):
                 tasks.start_soon(work)
         return [result for result in results if result is not None]
 
@@ -213,6 +213,12 @@ class Engine:
         core = self._desk.check_context()
         checks.seconds("idle_timeout_s", idle_timeout_s)
         checks.name("session_id", session_id)
+        if session_id is not None and session_id.startswith(ONE_SHOT):
+            raise ValidationError(
+                parameter="session_id",
+                value=session_id,
+                why=f"{ONE_SHOT!r} begins the names of one-shot requests; choose another",
+            )
         return Session(
             self._desk,
             SessionId(session_id or self._desk.fresh_id("session", core.sessions)),
@@ -272,7 +278,8 @@ class Engine:
     async def settle(self) -> None:
         """Let what was posted be handled and the step that runs land; cancel-safe.
 
-        For tests and for reading a balance: turns that are still open go on.
+        For tests and for reading a balance. While turns run there is always a step, so this
+        returns when they have ended.
         """
         await self._desk.settle()
 

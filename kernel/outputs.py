@@ -180,7 +180,7 @@ class Health:
     ready: bool
     """True when new turns are taken."""
     stalled: bool = False
-    """A step runs past its deadline."""
+    """A step has run for more than half of ``step_timeout_s``; at its deadline the pool is dead."""
     quarantined_slots: int = 0
     """Slots that a hanging step still may write; out of use until it ends."""
     quarantined_pages: int = 0

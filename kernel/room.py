@@ -71,7 +71,7 @@ class Room:
 
     def has_row(self) -> bool:
         """Whether one more turn may run; a turn between its two phases keeps its row."""
-        return len(self._roster.running) + self._roster.num_committing < self._max_rows
+        return len(self._roster.running) + len(self._roster.committing) < self._max_rows
 
     def can_ever_fit(self, need: Need, shares: ClaimView | None = None) -> bool:
         """Whether an engine with nothing in it but hanging steps could hold the need.
@@ -201,6 +201,7 @@ class Room:
             newest[base.holder] = max(base.version, newest.get(base.holder, 0))
         running = {open_turn.session for open_turn in self._roster.running}
         waiting = {open_turn.session for open_turn in self._roster.waiting}
+        waiting |= {open_turn.session for open_turn in self._roster.committing}
 
         def loss(base: BaseName) -> int:
             if base.version < newest[base.holder]:

@@ -21,7 +21,7 @@ class Roster:
     def __init__(self) -> None:
         self.waiting: list[OpenTurn] = []
         self.running: list[OpenTurn] = []
-        self.num_committing = 0
+        self.committing: set[OpenTurn] = set()
         self._by_id: dict[TurnId, OpenTurn] = {}
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class Roster:
         """A turn's claim is with its session, between two phases."""
         self._leave(turn)
         turn.state = TurnState.COMMITTING
-        self.num_committing += 1
+        self.committing.add(turn)
 
     def end(self, turn: OpenTurn) -> None:
         """Forget a turn."""
@@ -71,7 +71,7 @@ class Roster:
         elif turn.state is TurnState.RUNNING:
             self._drop(self.running, turn)
         elif turn.state is TurnState.COMMITTING:
-            self.num_committing -= 1
+            self.committing.discard(turn)
 
     @staticmethod
     def _drop(turns: list[OpenTurn], turn: OpenTurn) -> None:

@@ -306,7 +306,7 @@ class SessionActor(Actor[SessionMessage]):
         self.state.extend(request.tokens)
         self.state.extend(request.output.tokens[:kept])
         self.turns += request.kind == "generate"
-        self.last = LastTurn(request.id, before, len(request.tokens), kept)
+        self.last = LastTurn(request.id, before, len(request.tokens), kept, request.output)
 
     def _conclude(self, end: TurnEnd) -> None:
         """Tell the caller, come to rest, and start what waits."""
@@ -407,9 +407,10 @@ class SessionActor(Actor[SessionMessage]):
             reply.fail(TurnNotFound(session_id=self.session_id, turn_id=turn))
 
     def _interrupt_late(self, last: LastTurn, keep: int | None, reply: Reply[int]) -> None:
+        received = min(last.kept, last.output.delivered)
         kept = last.kept if keep is None else keep
-        if not 0 <= kept <= last.kept:
-            reply.fail(_keep_error(kept, last.kept))
+        if keep is not None and not 0 <= keep <= received:
+            reply.fail(_keep_error(keep, received))
             return
         if kept < last.kept:
             self.state.cut(last.log_before + last.input_len + kept)

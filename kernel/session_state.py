@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import attrs
 
 from kernel.ids import TurnId
+from kernel.output_buffer import TurnOutput
 from ownership import (
     ZEROS,
     Base,
@@ -36,6 +37,8 @@ class LastTurn:
     """Length of the log before the turn."""
     input_len: int
     kept: int
+    output: TurnOutput
+    """Tells how many tokens its caller has received, which may be after it has ended."""
 
 
 class SessionState:

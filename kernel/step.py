@@ -114,7 +114,8 @@ class DeviceStep:
     step: int
     rows: Sequence[StepRow]
     freed_slots: Sequence[SlotIndex] = ()
-    """Slots given back since the last step; a checking device poisons them first."""
+    """Slots given back since the last step; a checking device poisons them first. Not in a step
+    that a later one has overtaken (its worker hung): they may have new owners by then."""
     freed_pages: Sequence[PageIndex] = ()
 
 

@@ -32,7 +32,7 @@ __all__ = ["StepRunner"]
 _LOGIT_NUMBERS = (32 << 20) // 8
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class StepRunner:
     """Runs steps on one thread at a time; keeps nothing from step to step but the arenas."""
 
@@ -42,6 +42,7 @@ class StepRunner:
     precision: Precision
     poison: bool = False
     """Fill what was given back with NaN, so that a stale read shows."""
+    _newest_step: int = attrs.field(default=-1, init=False)
 
     @torch.inference_mode()
     def run(self, step: DeviceStep) -> tuple[int | None, ...]:
@@ -60,7 +61,9 @@ class StepRunner:
         [rows, vocabulary], each row once.
         """
         check_rows(step.rows)
-        if self.poison:
+        if self.poison and step.step >= self._newest_step:
+            # A step that was overtaken while its worker hung would poison what others own by now.
+            self._newest_step = step.step
             poison_freed(self.arenas, step)
         if self.config.mamba_layers:
             prepare_slots(self.arenas.state, step.rows)

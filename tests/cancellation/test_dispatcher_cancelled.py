@@ -14,6 +14,7 @@ from kernel import (
     Engine,
     EngineClosed,
     EngineConfig,
+    RunningTurn,
     Session,
     SessionClosed,
     SessionNotFound,
@@ -206,3 +207,17 @@ async def test_a_hanging_step_is_in_quarantine_when_the_dispatcher_is_cancelled(
     assert audit.conserved
     assert (audit.quarantined_slots, audit.free_slots) == (1, 1)
     assert engine.core.ledger.view.counters.reclaimed == 0
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_open_turns_are_told_what_happened(anyio_backend: str) -> None:
+    """Nobody had closed the engine, so the error must not say so."""
+    turn: RunningTurn | None = None
+    with pytest.raises(EngineClosed):
+        async with Engine.open(CONFIG, device=FakeDevice(mode="manual")) as engine:
+            turn = await engine.stream([1, 2, 3], GREEDY).__aenter__()
+            _kill_dispatcher(anyio_backend)
+            await anyio.sleep(5)
+    assert turn is not None
+    with pytest.raises(EngineClosed, match="dispatcher's task was cancelled"):
+        await turn.wait()

@@ -112,9 +112,10 @@ class Loopless:
             self.run()
 
     def finish(self, request: TurnRequest) -> None:
-        """Complete steps until a turn has ended."""
+        """Complete steps until a turn has ended, and read all of it."""
         while request.output.end is None:
             self.step()
+        request.output.delivered = len(request.output.tokens)
 
     def advance(self, seconds: float) -> None:
         self.clock.at += seconds

@@ -8,6 +8,7 @@ import anyio.to_thread
 import pytest
 
 from kernel import Engine, SamplingParams, SessionExists, ValidationError, WrongContext
+from kernel.ids import SessionId
 from kernel.sampling_key import request_seed
 from tests.kernel.small import GREEDY, config, opened
 
@@ -94,12 +95,30 @@ async def test_a_request_without_a_seed_gets_one_of_its_own() -> None:
 async def test_a_one_shot_that_finds_no_session_is_not_counted() -> None:
     """The queue would fill up with requests that never were."""
     async with Engine.open(config(), device=opened()) as engine:
-        async with engine.session(session_id="one-shot:r"):
-            with pytest.raises(SessionExists):
-                await engine.complete([1], GREEDY, request_id="r")
+        name = SessionId("one-shot:r")
+        engine.core.open_session(name, is_one_shot=False, idle_timeout_s=None)
+        with pytest.raises(SessionExists):
+            await engine.complete([1], GREEDY, request_id="r")
 
-            assert engine.core.door.queued_reqs == 0
-            assert not engine.abort("r")
+        assert engine.core.door.queued_reqs == 0
+        assert not engine.abort("r")
+
+
+async def test_a_session_can_not_take_the_name_of_a_one_shot() -> None:
+    """Somebody's unrelated request would find its place taken."""
+    async with Engine.open(config(), device=opened()) as engine:
+        with pytest.raises(ValidationError, match="one-shot:"):
+            engine.session(session_id="one-shot:r")
+
+
+@pytest.mark.parametrize(
+    "params", [{"stop_token_ids": (1, 10_000)}, {"stop": ("\ud800",)}], ids=["id", "text"]
+)
+async def test_a_stop_that_can_never_come_is_refused(params: dict[str, Any]) -> None:
+    """A typing error would let the turn run to its last token."""
+    async with Engine.open(config(), device=opened()) as engine:
+        with pytest.raises(ValidationError, match="stop"):
+            engine.stream([1], SamplingParams(**params))
 
 
 async def test_another_thread_is_told_that_it_is_one() -> None:

@@ -113,6 +113,17 @@ def test_a_late_interrupt_may_cut_further_and_not_back(world: Loopless) -> None:
     assert isinstance(outcome(world.interrupt(session, 2)), ValidationError)
 
 
+def test_a_late_interrupt_keeps_no_more_than_was_received(world: Loopless) -> None:
+    """Nobody has heard the rest; and the caller's count says that something is amiss."""
+    session = world.session()
+    turn = world.start(session, [1, 2])
+    world.finish(turn)
+    turn.output.delivered = 2
+
+    assert isinstance(outcome(world.interrupt(session, 3)), ValidationError)
+    assert outcome(world.interrupt(session, 2)) == 2
+
+
 def test_an_interrupt_of_a_turn_of_the_past_is_too_late(world: Loopless) -> None:
     """The session has accepted another one, whose history it would take away."""
     session = world.session()
