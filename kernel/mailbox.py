@@ -92,8 +92,11 @@ class Mailbox(Generic[M]):
             return message
         if len(self._mail) >= self._bound:
             raise MailboxOverflow(f"{self.owner}: more than {self._bound} messages under way")
-        for name in message.carries:
-            self._move(getattr(message, name), sender, self.custodian, type(message).__name__)
+        carries = message.carries
+        if carries:
+            move, custodian, site = self._move, self.custodian, type(message).__name__
+            for name in carries:
+                move(getattr(message, name), sender, custodian, site)
         self._mail.append(message)
         if not self.queued:
             self.queued = True
@@ -107,8 +110,11 @@ class Mailbox(Generic[M]):
             IndexError: there is no mail.
         """
         message = self._mail.popleft()
-        for name in message.carries:
-            self._move(getattr(message, name), self.custodian, self.owner, type(message).__name__)
+        carries = message.carries
+        if carries:
+            move, site = self._move, type(message).__name__
+            for name in carries:
+                move(getattr(message, name), self.custodian, self.owner, site)
         return message
 
     def close(self) -> list[M]:

@@ -170,12 +170,6 @@ class Book:
         self.violations += 1
         self.last_violations.append(Violation(kind, message))
 
-    def give_back_slot(self, slot: SlotIndex) -> None:
-        """Put a slot that no claim has any more on the free list."""
-        self.free_slots.append(slot)
-        if self.freed is not None:
-            self.freed.slots[slot] = None
-
     def give_back_pages(self, pages: Sequence[PageIndex]) -> None:
         """Put pages that nobody has any more on the free list."""
         self.free_pages.extend(pages)

@@ -224,6 +224,7 @@ async def _one_turn(
     after = rng.choice([0, 1, 2])
     on_exit: Literal["keep", "rollback"] = "keep" if how == "keep" else "rollback"
     received: list[int] = []
+    kept: int | None = None
     turn = session.turn(prompt, params, on_exit=on_exit, wait=True)
     with anyio.CancelScope() as scope:
         async with turn:
@@ -233,7 +234,7 @@ async def _one_turn(
                 received += delta.token_ids
                 if delta.finish_reason is None and len(received) > after and how != "read":
                     if how == "interrupt":
-                        await turn.interrupt(rng.randint(0, len(received)))
+                        kept = await turn.interrupt(rng.randint(0, len(received)))
                     elif how == "scope":
                         scope.cancel()
                         await anyio.sleep(1)
@@ -248,6 +249,7 @@ async def _one_turn(
         result = turn.result
         world.count(f"turn {result.finish_reason}")
         world.finished.append(Finished((*log, *prompt), result.token_ids, result.finish_reason))
-        log += [*prompt, *result.token_ids]
+        # An interrupt that came after the end has cut the log, and not the result.
+        log += [*prompt, *result.token_ids[:kept]]
         return
     world.count(f"turn left: {how}")

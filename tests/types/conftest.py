@@ -5,11 +5,13 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hatchling.build import build_wheel
 
 from tests.types.programs import PROGRAMS, PROLOGUE
 
@@ -20,13 +22,22 @@ _OFFSET = PROLOGUE.count("\n")
 
 
 @pytest.fixture(scope="session")
-def type_check_root() -> Path:
+def type_check_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that holds the package ``ownership`` that is checked against.
 
-    The checkout, unless ``TENURE_TYPE_CHECK_ROOT`` names another, such as an unpacked wheel.
+    A wheel that is built and unpacked here, so that what a user installs is what is checked; or
+    what ``TENURE_TYPE_CHECK_ROOT`` names.
     """
-    checkout = Path(__file__).parent.parent.parent
-    return Path(os.environ.get("TENURE_TYPE_CHECK_ROOT", checkout))
+    named = os.environ.get("TENURE_TYPE_CHECK_ROOT")
+    if named is not None:
+        return Path(named)
+    folder = tmp_path_factory.mktemp("wheel")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(Path(__file__).parent.parent.parent)
+        wheel = folder / build_wheel(str(folder))
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "unpacked")
+    return folder / "unpacked"
 
 
 @pytest.fixture(scope="session")
