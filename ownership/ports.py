@@ -95,10 +95,11 @@ class BatchPort:
 class SessionPort:
     """A session's verbs: they keep a finished turn's claim, or give it back."""
 
-    __slots__ = ("_book", "_holder")
+    __slots__ = ("_book", "_custodian", "_holder")
 
     def __init__(self, book: Book, custodian: CustodianId, /) -> None:
         self._book = book
+        self._custodian = custodian
         self._holder = book.holder(custodian)
 
     @property
@@ -131,11 +132,11 @@ class SessionPort:
 
     def close(self, state: Consume[SessionOwned], /) -> None:
         """Give a state back, after draining if copies out of it are under way."""
-        endings.close(self._book, self._holder.custodian, state)
+        endings.close(self._book, self._custodian, state)
 
     def rollback(self, claim: Consume[BatchOwned], /) -> None:
         """Give a working claim back; what it started from is untouched."""
-        endings.rollback(self._book, self._holder.custodian, claim, "SessionPort.rollback")
+        endings.rollback(self._book, self._custodian, claim, "SessionPort.rollback")
 
 
 @final
