@@ -57,8 +57,9 @@ from kernel.messages import (
 from kernel.output_buffer import TurnEnd
 from kernel.probe import Probe
 from kernel.reply import Reply
-from kernel.session_state import LastTurn, SessionState
+from kernel.session_state import SessionState, keep_error
 from kernel.turn import TurnRequest
+from kernel.turn_queue import TurnQueue
 from ownership import BatchOwned, Consume, CustodianId, Ledger
 
 __all__ = ["SessionActor", "SessionCounters"]
@@ -98,8 +99,6 @@ class SessionActor(Actor[SessionMessage]):
         self.session_id = session_id
         self.state = SessionState(name, ledger.session_port(name), ledger.view)
         self.active: ActiveTurn | None = None
-        self.waiting: list[TurnRequest] = []
-        self.last: LastTurn | None = None
         self.turns = 0
         self.last_used_at = system.now()
         self.is_one_shot = is_one_shot
@@ -116,6 +115,7 @@ class SessionActor(Actor[SessionMessage]):
         self._on_end = on_end
         self._deadlines = Deadlines(system, self._here, name, idle_timeout_s)
         self._deadlines.rest()
+        self.waiting = TurnQueue(door, self._deadlines)
 
     @property
     def phase(self) -> Literal["idle", "queued", "running", "closed"]:
@@ -139,7 +139,7 @@ class SessionActor(Actor[SessionMessage]):
                 moved = self.state.give_up(message.base)
                 self._tell_scheduler(GaveUp(message.base, moved))
             case InterruptTurn():
-                has_ended = self.last is not None and self.last.id == message.turn
+                has_ended = self.state.last is not None and self.state.last.id == message.turn
                 if not (message.is_leaving and has_ended):
                     self._interrupt(message.turn, message.keep, message.reply)
             case StopFound():
@@ -170,7 +170,7 @@ class SessionActor(Actor[SessionMessage]):
         if not isinstance(error, SessionClosed):
             answer = SessionLost(session_id=self.session_id, why=str(error))
         if isinstance(message, StartTurn):
-            self._turn_away(message.request, answer)
+            self.waiting.turn_away(message.request, answer)
         elif isinstance(message, InterruptTurn):
             message.reply.fail(answer)
         elif isinstance(message, GiveUp):
@@ -193,8 +193,7 @@ class SessionActor(Actor[SessionMessage]):
             self._deadlines.end(active.id)
             self._door.leave(active.id)
             active.settle(TurnEnd("error", 0, error=lost))
-        while self.waiting:
-            self._turn_away(self.waiting.pop(0), lost)
+        self.waiting.turn_all_away(lost)
         self._on_end(self.session_id)
 
     def has_business_with(self, name: CustodianId, /) -> bool:
@@ -208,12 +207,10 @@ class SessionActor(Actor[SessionMessage]):
         if active is None:
             self._start(request)
         elif request.wait or active.is_interrupted:
-            self.waiting.append(request)
-            self._deadlines.begin(request)
-            request.accepted.answer(None)
+            self.waiting.add(request)
         else:
             busy = SessionBusy(session_id=self.session_id, turn_id=active.id)
-            self._turn_away(request, busy)
+            self.waiting.turn_away(request, busy)
 
     def _start(self, request: TurnRequest) -> None:
         try:
@@ -226,14 +223,14 @@ class SessionActor(Actor[SessionMessage]):
                 turn_number=self.turns,
             )
         except TenureError as error:
-            self._turn_away(request, error)
+            self.waiting.turn_away(request, error)
             if self.is_one_shot:
                 self._close(error)
             return
         self._deadlines.wake()
         self._deadlines.end(request.id)
         self._deadlines.begin(request)
-        self.last = None
+        self.state.last = None
         self.last_used_at = self.system.now()
         self.active = active = ActiveTurn(request)
         active.scheduler_incarnation = self.system.incarnation_of(SCHEDULER)
@@ -258,14 +255,6 @@ class SessionActor(Actor[SessionMessage]):
             self._door.leave(request.id)
             gone = EngineFault(actor=SCHEDULER, why="it is not running")
             self._conclude(TurnEnd("error", 0, error=gone))
-
-    def _turn_away(self, request: TurnRequest, error: BaseException) -> None:
-        self._door.leave(request.id)
-        self._deadlines.end(request.id)
-        request.accepted.fail(error)
-        for reply in request.interrupts:
-            reply.fail(error)
-        request.output.finish(TurnEnd("error", 0, error=error))
 
     # A turn ends
 
@@ -302,11 +291,8 @@ class SessionActor(Actor[SessionMessage]):
         if self.active is None:
             return
         request = self.active.request
-        before = len(self.state.log)
-        self.state.extend(request.tokens)
-        self.state.extend(request.output.tokens[:kept])
+        self.state.extend_by_turn(request.id, request.tokens, request.output, kept)
         self.turns += request.kind == "generate"
-        self.last = LastTurn(request.id, before, len(request.tokens), kept, request.output)
 
     def _conclude(self, end: TurnEnd) -> None:
         """Tell the caller, come to rest, and start what waits."""
@@ -331,7 +317,7 @@ class SessionActor(Actor[SessionMessage]):
             return  # The loop below goes on; a turn that ends at its start must not deepen it.
         self._starts_waiting = True
         while self.waiting and self.active is None:
-            self._start(self.waiting.pop(0))
+            self._start(self.waiting.next())
         self._starts_waiting = False
         if self.active is None:
             self._deadlines.rest()
@@ -351,17 +337,10 @@ class SessionActor(Actor[SessionMessage]):
             self._tell_scheduler(Cancel(message.turn))
             self._conclude(cancelled_end(active.request, message.reason))
             return
-        for request in self.waiting:
-            if request.id == message.turn:
-                self.waiting.remove(request)
-                self._door.leave(request.id)
-                self._deadlines.end(request.id)
-                end = cancelled_end(request, message.reason)
-                for reply in request.interrupts:
-                    reply.fail(end.error or SessionClosed(session_id=self.session_id))
-                request.output.finish(end)
-                self._counters.cancelled += 1
-                return
+        request = self.waiting.find(message.turn)
+        if request is not None:
+            self.waiting.drop(request, cancelled_end(request, message.reason))
+            self._counters.cancelled += 1
 
     def _stop(self, message: StopFound) -> None:
         active = self.active
@@ -383,19 +362,19 @@ class SessionActor(Actor[SessionMessage]):
         if active is not None and turn in (None, active.id):
             received = active.request.output.delivered
             if keep is not None and not 0 <= keep <= received:
-                reply.fail(_keep_error(keep, received))
+                reply.fail(keep_error(keep, received))
                 return
             active.accept_interrupt(keep, reply)
             self._end_at_scheduler(active.id, keep, "interrupt")
-        elif self.last is not None and active is None and turn in (None, self.last.id):
-            self._interrupt_late(self.last, keep, reply)
-        elif waiting := [request for request in self.waiting if request.id == turn]:
+        elif self.state.last is not None and active is None and turn in (None, self.state.last.id):
+            self._interrupt_late(keep, reply)
+        elif (waiting := self.waiting.find(turn)) is not None:
             # It ends when its place in the log has come; there is nothing but its input to keep.
             if keep:
-                reply.fail(_keep_error(keep, 0))
+                reply.fail(keep_error(keep, 0))
             else:
-                waiting[0].interrupts.append(reply)
-        elif turn is not None and (active is not None or self.last is not None or self.turns):
+                waiting.interrupts.append(reply)
+        elif turn is not None and (active is not None or self.state.last is not None or self.turns):
             reply.fail(
                 TooLate(
                     session_id=self.session_id,
@@ -406,15 +385,13 @@ class SessionActor(Actor[SessionMessage]):
         else:
             reply.fail(TurnNotFound(session_id=self.session_id, turn_id=turn))
 
-    def _interrupt_late(self, last: LastTurn, keep: int | None, reply: Reply[int]) -> None:
-        received = min(last.kept, last.output.delivered)
-        kept = last.kept if keep is None else keep
-        if keep is not None and not 0 <= keep <= received:
-            reply.fail(_keep_error(keep, received))
+    def _interrupt_late(self, keep: int | None, reply: Reply[int]) -> None:
+        try:
+            kept, is_cut = self.state.cut_last_turn(keep)
+        except ValidationError as error:
+            reply.fail(error)
             return
-        if kept < last.kept:
-            self.state.cut(last.log_before + last.input_len + kept)
-            self.last = attrs.evolve(last, kept=kept)
+        if is_cut:
             self._tell_scheduler(Rested())
         reply.answer(kept)
 
@@ -429,8 +406,7 @@ class SessionActor(Actor[SessionMessage]):
             self._deadlines.end(active.id)
             active.settle(end)
             self._report("turn.ended", active, end)
-        while self.waiting:
-            self._turn_away(self.waiting.pop(0), error)
+        self.waiting.turn_all_away(error)
         self._deadlines.wake()
         self.state.close()
         self.system.retire(self)
@@ -461,11 +437,3 @@ class SessionActor(Actor[SessionMessage]):
     def _tell_scheduler(self, message: SchedulerMessage) -> bool:
         """Post; True when there is no scheduler (the engine has given up or is closing)."""
         return self.system.post(_SCHEDULER, message, self.name) is not None
-
-
-def _keep_error(keep: int, received: int) -> ValidationError:
-    return ValidationError(
-        parameter="keep",
-        value=keep,
-        why=f"{received} generated tokens were received; keep 0 to {received} of them, or None",
-    )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from kernel.errors import ValidationError
 from kernel.ids import TurnId
 from kernel.output_buffer import TurnOutput
 from ownership import (
@@ -51,6 +52,7 @@ class SessionState:
             first to go under pressure.
         absorbed: position of the last committed state, given up or not: what a turn absorbs again
             below it is recomputation.
+        last: the turn that ended last, until another begins; a late interrupt may cut it.
     """
 
     state: Owns[SessionOwned | None]
@@ -67,6 +69,7 @@ class SessionState:
         self._checkpoint_version = 0
         self._changes = 0
         self.absorbed = 0
+        self.last: LastTurn | None = None
 
     @property
     def position(self) -> int:
@@ -86,6 +89,33 @@ class SessionState:
     def extend(self, tokens: Sequence[int]) -> None:
         """Append to the log. Its state lags behind now, which is legal."""
         self.log.extend(tokens)
+
+    def extend_by_turn(
+        self, turn: TurnId, tokens: Sequence[int], output: TurnOutput, kept: int
+    ) -> None:
+        """Append a turn's input and what is kept of its output; it can be cut back later."""
+        self.last = LastTurn(turn, len(self.log), len(tokens), kept, output)
+        self.extend(tokens)
+        self.extend(output.tokens[:kept])
+
+    def cut_last_turn(self, keep: int | None) -> tuple[int, bool]:
+        """Shorten the last turn to ``keep`` generated tokens; ``None`` leaves it as it is.
+
+        Returns:
+            How many are kept now, and whether anything was cut.
+
+        Raises:
+            ValidationError: its caller has not received so many, or there is no last turn.
+        """
+        last = self.last
+        received = 0 if last is None else min(last.kept, last.output.delivered)
+        if last is None or (keep is not None and not 0 <= keep <= received):
+            raise keep_error(keep, received)
+        if keep is None or keep == last.kept:
+            return last.kept, False
+        self.cut(last.log_before + last.input_len + keep)
+        self.last = attrs.evolve(last, kept=keep)
+        return keep, True
 
     def take(self, claim: Consume[BatchOwned], *, keep_checkpoint: bool) -> bool:
         """Commit a finished turn's claim if its position lies within the log, else roll it back.
@@ -157,3 +187,12 @@ class SessionState:
         state, self.state = self.state, None
         if state is not None:
             self._port.close(state)
+
+
+def keep_error(keep: int | None, received: int) -> ValidationError:
+    """Say how many tokens an interrupt may keep."""
+    return ValidationError(
+        parameter="keep",
+        value=keep,
+        why=f"{received} generated tokens were received; keep 0 to {received} of them, or None",
+    )
