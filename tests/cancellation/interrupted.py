@@ -6,6 +6,7 @@ interrupted. Then it says how the engine ended. The last interrupt is let throug
 
 import json
 import random
+import signal
 import sys
 
 import anyio
@@ -91,4 +92,6 @@ def main(backend: str, rounds: int) -> None:
 
 
 if __name__ == "__main__":
+    # A shell starts its background jobs with the interrupt ignored, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     main(sys.argv[1], int(sys.argv[2]))

@@ -27,34 +27,42 @@ def _interrupt_again_and_again(backend: str, rounds: int, seed: int) -> None:
         stderr=subprocess.PIPE,
         text=True,
     ) as child:
-        assert child.stdout is not None
-        assert child.stderr is not None
-        for number in range(rounds):
-            delay_s = rng.random() * 0.02
-            where = f"seed {seed}, round {number}, interrupted {delay_s:.4f} s after ready"
-            line = child.stdout.readline()
-            assert line == "ready\n", (where, line, child.stderr.read())
-            time.sleep(delay_s)
-            child.send_signal(signal.SIGINT)
-            # Python drops an interrupt that strikes inside a weak reference's callback.
-            again = threading.Timer(2.0, child.send_signal, [signal.SIGINT])
-            again.start()
-            line = child.stdout.readline()
-            again.cancel()
-            assert line, (where, child.stderr.read())
-            report = json.loads(line)
-            assert report.pop("how") in ("KeyboardInterrupt", "BaseExceptionGroup"), where
-            assert report == {
-                "at_rest": True,
-                "free": 3,
-                "reclaimed": 0,
-                "violations": 0,
-                "deaths": 0,
-                "queued": 0,
-            }, where
-        errors = child.stderr.read()
-        assert child.wait(10) == -signal.SIGINT, errors
-        assert "KeyboardInterrupt" in errors
+        try:
+            _interrupt(child, rounds, rng, seed)
+        finally:
+            # Else leaving the block would wait for a child that ignores its interrupts.
+            child.kill()
+
+
+def _interrupt(child: subprocess.Popen[str], rounds: int, rng: random.Random, seed: int) -> None:
+    assert child.stdout is not None
+    assert child.stderr is not None
+    for number in range(rounds):
+        delay_s = rng.random() * 0.02
+        where = f"seed {seed}, round {number}, interrupted {delay_s:.4f} s after ready"
+        line = child.stdout.readline()
+        assert line == "ready\n", (where, line, child.stderr.read())
+        time.sleep(delay_s)
+        child.send_signal(signal.SIGINT)
+        # Python drops an interrupt that strikes inside a weak reference's callback.
+        again = threading.Timer(2.0, child.send_signal, [signal.SIGINT])
+        again.start()
+        line = child.stdout.readline()
+        again.cancel()
+        assert line, (where, child.stderr.read())
+        report = json.loads(line)
+        assert report.pop("how") in ("KeyboardInterrupt", "BaseExceptionGroup"), where
+        assert report == {
+            "at_rest": True,
+            "free": 3,
+            "reclaimed": 0,
+            "violations": 0,
+            "deaths": 0,
+            "queued": 0,
+        }, where
+    errors = child.stderr.read()
+    assert child.wait(10) == -signal.SIGINT, errors
+    assert "KeyboardInterrupt" in errors
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
