@@ -22,15 +22,15 @@ __all__ = ["demo", "pages_for", "rows_for"]
 
 ROWS = 16
 SLOTS = 26
-PAGES = 64
+PAGES = 96
 """Too few of each: sessions outnumber slots, and running turns outgrow the pages."""
 
 
 @click.command()
-@click.option("--sessions", type=click.IntRange(min=0), default=36, show_default=True)
-@click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True)
-@click.option("--one-shots", type=click.IntRange(min=0), default=24, show_default=True)
-@click.option("--max-tokens", type=click.IntRange(min=2), default=56, show_default=True)
+@click.option("--sessions", type=click.IntRange(min=0), default=48, show_default=True)
+@click.option("--turns", type=click.IntRange(min=1), default=4, show_default=True)
+@click.option("--one-shots", type=click.IntRange(min=0), default=48, show_default=True)
+@click.option("--max-tokens", type=click.IntRange(min=2), default=64, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True, help="What the clients do, when.")
 @click.option("--pace", type=float, default=1.0, show_default=True, help="Factor on pauses.")
 @click.option("--limit-s", type=float, default=60.0, show_default=True, help="Seconds at most.")
