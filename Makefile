@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip
 INSTALL := $(PIP) install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit format wheel clean
+.PHONY: help demo test lint types unit format wheel check-wheel clean
 
 help:
 	@echo "make demo    many streaming sessions on the bundled model, live, audited (under 90 s)"
@@ -15,6 +15,7 @@ help:
 	@echo "make lint | types | unit    the three parts of make test"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make wheel   build dist/*.whl"
+	@echo "make check-wheel  the wheel in an empty environment: README's example and the demo"
 	@echo "make clean   remove the environment and what the tools left"
 
 # Stamps: a second run installs nothing, a changed pyproject.toml or constraints.txt does.
@@ -55,6 +56,14 @@ format: $(VENV)/.test
 wheel: $(VENV)/.test
 	$(BIN)/python -m build --wheel --no-isolation
 
+# What a user gets: the wheel alone, in an empty environment, away from the checkout.
+check-wheel: wheel
+	rm -rf .venv-wheel
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
+	sed -n '/^```python/,/^```/p' README.md | sed '/^```/d' > .venv-wheel/example.py
+	cd .venv-wheel && bin/python example.py && bin/tenure demo --json
+
 clean:
-	rm -rf $(VENV) build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-wheel build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
