@@ -11,7 +11,15 @@ from anyio.abc import TaskStatus
 
 from adapters.cli.engine_options import config_from, engine_options
 from adapters.cli.sampling_options import SAMPLING_NAMES, params_from, sampling_options
-from kernel import ClientError, Engine, EngineConfig, SamplingParams, Session, SessionInfo
+from kernel import (
+    ClientError,
+    Engine,
+    EngineConfig,
+    Overloaded,
+    SamplingParams,
+    Session,
+    SessionInfo,
+)
 
 __all__ = ["Conversation", "chat"]
 
@@ -72,6 +80,9 @@ class Conversation:
             async with self._session.turn(text, self._params, on_exit="keep") as turn:
                 async for delta in turn:
                     click.echo(delta.text, nl=False)
+        except (ClientError, Overloaded) as error:
+            # For instance a conversation that has reached the model's length; it stays readable.
+            click.echo(f"{type(error).__name__}: {error}", err=True)
         finally:
             self._answers = False
         click.echo()

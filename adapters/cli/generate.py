@@ -9,7 +9,14 @@ from rich.progress import Progress
 from adapters.cli.engine_options import config_from, engine_options
 from adapters.cli.output import error_console, write_json
 from adapters.cli.sampling_options import SAMPLING_NAMES, params_from, sampling_options
-from kernel import Engine, EngineConfig, RequestOutput, SamplingParams
+from kernel import (
+    Engine,
+    EngineConfig,
+    NotFinished,
+    RequestOutput,
+    SamplingParams,
+    TenureError,
+)
 
 __all__ = ["generate"]
 
@@ -40,7 +47,9 @@ def generate(
     if len(texts) == 1 and not as_json:
         anyio.run(_stream_one, config, texts[0], params)
     else:
-        anyio.run(_generate_many, config, texts, params, concurrency, as_json)
+        failed = anyio.run(_generate_many, config, texts, params, concurrency, as_json)
+        if failed:
+            raise click.exceptions.Exit(1)
 
 
 def _lines(source: Any) -> list[str]:
@@ -67,24 +76,44 @@ async def _generate_many(
     params: SamplingParams,
     concurrency: int,
     as_json: bool,
-) -> None:
-    """Run all prompts at once and write the results in the order of the prompts."""
+) -> int:
+    """Run all prompts at once and write the results in the order of the prompts.
+
+    A prompt that is refused or fails costs the others nothing.
+
+    Returns:
+        How many failed.
+    """
     console = error_console()
+    results: list[RequestOutput | TenureError] = []
     with Progress(console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("generating", total=len(prompts))
-        async with Engine.open(config) as engine:
-            results = await engine.map(
-                prompts,
-                params,
-                concurrency=concurrency,
-                on_result=lambda _index, _result: progress.advance(task),
-            )
+        async with Engine.open(config) as engine, anyio.create_task_group() as tasks:
+            limiter = anyio.CapacityLimiter(min(concurrency, config.max_num_queued_reqs))
+            results = [NotFinished(request_id=str(number)) for number in range(len(prompts))]
+
+            async def complete(number: int) -> None:
+                async with limiter:
+                    try:
+                        results[number] = await engine.complete(prompts[number], params)
+                    except TenureError as error:
+                        results[number] = error
+                progress.advance(task)
+
+            for number in range(len(prompts)):
+                tasks.start_soon(complete, number)
     for index, (prompt, result) in enumerate(zip(prompts, results, strict=True)):
         _write(index, prompt, result, as_json)
+    return sum(isinstance(result, TenureError) for result in results)
 
 
-def _write(index: int, prompt: str, result: RequestOutput, as_json: bool) -> None:
-    if as_json:
+def _write(index: int, prompt: str, result: RequestOutput | TenureError, as_json: bool) -> None:
+    if isinstance(result, TenureError):
+        click.echo(f"[{index}] {type(result).__name__}: {result}", err=True)
+        if as_json:
+            error = {"type": type(result).__name__, "message": str(result)}
+            write_json({"index": index, "prompt": prompt, "error": error})
+    elif as_json:
         write_json(
             {
                 "index": index,

@@ -26,6 +26,16 @@ def test_two_turns_run_in_one_session() -> None:
     assert "idle, 2 turns" in result.stdout
 
 
+def test_a_conversation_at_its_limit_says_so_and_goes_on() -> None:
+    """It can still be looked at, and left in peace."""
+    lines = f"hello\n{'x' * 100}\n/info\n/quit\n"
+    result = CliRunner().invoke(main, ["chat", "--num-pages", "2", *FAKE], input=lines)
+
+    assert result.exit_code == 0
+    assert "PromptTooLong" in result.stderr
+    assert "idle, 1 turns" in result.stdout
+
+
 def test_the_end_of_input_leaves() -> None:
     """A pipe has no /quit."""
     assert CliRunner().invoke(main, ["chat", *FAKE], input="hello\n").exit_code == 0

@@ -42,6 +42,18 @@ def test_a_file_holds_one_prompt_a_line(tmp_path: Path) -> None:
     assert all(record["completion_tokens"] == len(record["token_ids"]) for record in records)
 
 
+def test_a_prompt_that_fails_costs_the_others_nothing() -> None:
+    """Hours of generating must not be lost to one line that is too long."""
+    options = ["--json", "--num-pages", "2", *FAKE]
+    result = CliRunner().invoke(main, ["generate", "a", "b" * 100, "c", *options])
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+
+    assert result.exit_code == 1
+    assert ["text" in record for record in records] == [True, False, True]
+    assert records[1]["error"]["type"] == "PromptTooLong"
+    assert "[1] PromptTooLong" in result.stderr
+
+
 def test_a_file_that_is_no_text_is_a_usage_error(tmp_path: Path) -> None:
     """One line, as for any other argument that can't be used."""
     path = tmp_path / "prompts.txt"
