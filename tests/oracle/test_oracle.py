@@ -16,21 +16,15 @@ async def test_fake_worlds_equal_cold_runs() -> None:
         assert tally.events[event] > 0, event
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_torch_worlds_equal_one_forward_pass_in_float64() -> None:
-    """The same on real models: hybrid, recurrent-only and attention-only."""
-    tally = await judge_torch_worlds(range(40), dtype="float64")
-
-    assert tally.wrong_seeds == []
-    assert tally.tokens > 1000
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_two_hundred_torch_schedules_in_float64() -> None:
-    """The number that the promise is stated for; ``python -m tests.oracle`` prints the tally."""
+    """The same on real models (hybrid, recurrent only, attention only), in the promised number.
+
+    Each turn is judged by one plain forward pass; ``python -m tests.oracle`` prints the tally.
+    """
     tally = await judge_torch_worlds(range(1000, 1200), dtype="float64")
 
     assert tally.wrong_seeds == []
+    assert tally.schedules == 200
+    assert tally.tokens > 20_000
