@@ -24,7 +24,6 @@ class Counters:
     forced_parks: int = 0
     recomputed_tokens: int = 0
     cached_tokens: int = 0
-    last_landing_at: float = 0.0
 
 
 @attrs.frozen

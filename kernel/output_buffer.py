@@ -76,6 +76,7 @@ class TurnOutput:
         self._on_end = on_end
         self._watch_reader = watch_reader
         self._waits_for_end = False
+        self._delta_readers = 0
         self._event: anyio.Event | None = None
         self._final_delta_sent = False
 
@@ -90,7 +91,7 @@ class TurnOutput:
         self.tokens.append(token)
         self.hidden_tail = int(hidden)
         event = self._event
-        if event is not None and not self._waits_for_end:
+        if event is not None and self._delta_readers:
             event.set()
             self._event = None
 
@@ -175,7 +176,11 @@ class TurnOutput:
                 return delta
             if self._final_delta_sent:
                 return None
-            await self._wait(self._has_news)
+            self._delta_readers += 1
+            try:
+                await self._wait(self._has_news)
+            finally:
+                self._delta_readers -= 1
 
     def _has_news(self) -> bool:
         return self.end is not None or self._visible(None) > self.delivered

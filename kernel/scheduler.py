@@ -214,7 +214,6 @@ class Scheduler(Actor[SchedulerMessage]):
                 self._work.port.rollback(claim)
             return
         self.flight = None
-        self._counters.last_landing_at = self.system.now()
         if isinstance(report, StepDone):
             self._work.take_back(flight, Absorbed(flight.absorbs))
             self._counters.generated_tokens += sum(token is not None for token in report.tokens)

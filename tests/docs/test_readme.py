@@ -5,7 +5,6 @@ from functools import partial
 import anyio
 import pytest
 
-from tests.docs.devices import HAS_BUNDLED_MODEL, open_by_default
 from tests.docs.markdown import ROOT, blocks, run
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -13,9 +12,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 @pytest.mark.timeout(120)
 def test_the_example_runs_as_it_stands(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is the first thing that anybody runs; on the bundled model where the checkout has it."""
+    """It is the first thing that anybody runs; on the bundled model."""
     monkeypatch.setattr(anyio, "run", partial(anyio.run, backend=anyio_backend))
-    open_by_default(monkeypatch)
     [example] = blocks(README)
 
     printed = run(example, {"__name__": "__main__"}, page="README.md")
@@ -25,7 +23,6 @@ def test_the_example_runs_as_it_stands(anyio_backend: str, monkeypatch: pytest.M
     assert "cached_tokens=0" not in second
 
 
-@pytest.mark.skipif(not HAS_BUNDLED_MODEL, reason="the bundled model is not in this checkout")
 def test_float32_is_the_default_on_a_cpu() -> None:
     """What the example runs in: bfloat16 products are slower on most CPUs, and less exact."""
     from adapters.torch_device import open_torch

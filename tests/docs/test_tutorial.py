@@ -6,7 +6,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.docs.devices import HAS_BUNDLED_MODEL, open_by_default
 from tests.docs.markdown import ROOT, Block, blocks, rewrite, run
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
@@ -30,14 +29,12 @@ def test_every_block_of_the_tutorial_prints_what_the_page_says(page: list[Block]
     assert printed == {each.line: each.output or "" for each in on_the_fake_device}
 
 
-@pytest.mark.skipif(not HAS_BUNDLED_MODEL, reason="the bundled model is not in this checkout")
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 def test_the_tutorials_last_section_writes_text_with_the_bundled_model(
-    page: list[Block], monkeypatch: pytest.MonkeyPatch
+    page: list[Block],
 ) -> None:
     """The page ends on a real model; no output is promised, but some has to come."""
-    open_by_default(monkeypatch)
     namespace: dict[str, object] = {"__name__": "tutorial"}
     run(page[0], namespace, page=TUTORIAL.name)
 

@@ -146,6 +146,28 @@ async def test_waiting_for_the_end_sleeps_through_the_tokens() -> None:
     assert [end.kept for end in got] == [3]
 
 
+async def test_one_who_waits_for_the_end_keeps_no_token_from_one_who_reads() -> None:
+    """Two tasks may share a turn: one shows it, the other wants the result."""
+    output = texts()
+    read: list[Delta | None] = []
+    before_the_end: list[Delta | None] = []
+
+    async def show() -> None:
+        read.append(await output.next_delta())
+
+    with anyio.fail_after(2):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(output.wait_ended)
+            tasks.start_soon(show)
+            await anyio.wait_all_tasks_blocked()
+            push_text(output, "a")
+            await anyio.wait_all_tasks_blocked()
+            before_the_end += read
+            output.finish(TurnEnd("length", 1))
+
+    assert before_the_end == [Delta("a", (97,))]
+
+
 async def test_half_a_character_is_held_back_until_it_is_whole() -> None:
     """Text lags behind the token ids where it may still change."""
     output = texts()

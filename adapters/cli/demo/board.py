@@ -32,7 +32,6 @@ class Board:
     def __init__(self) -> None:
         self.cells: dict[int, Cell] = {}
         self.num_slots = 0
-        self.pages_total = 0
         self.rollbacks = 0
         self._slot_of: dict[int, int] = {}
 
@@ -54,7 +53,6 @@ class Board:
         match event:
             case "ledger.opened":
                 self.num_slots = _integer(fields.get("slots"))
-                self.pages_total = _integer(fields.get("pages"))
             case "claim.reserved":
                 self._own(fields, Cell("batch", str(fields.get("turn", ""))))
             case "claim.committed" | "claim.admitted":

@@ -90,30 +90,26 @@ async def _listen(
     """Read a turn's deltas until it ends or the plan says otherwise; returns the tokens seen."""
     started = anyio.current_time()
     received, text, acted = 0, [plan.prompt], False
-    tally.open_now += 1
-    try:
-        async for delta in turn:
-            if not received and delta.token_ids:
-                first_s = anyio.current_time() - started
-                tally.saw_first_token(first_s, turn=number)
-            received += len(delta.token_ids)
-            tally.tokens += len(delta.token_ids)
-            text.append(delta.text)
-            if delta.finish_reason is not None or received < plan.after_tokens or acted:
-                continue
-            acted = True
-            if plan.fate is Fate.CANCEL:
-                tally.cancelled += 1
-                break
-            if session is not None and plan.fate is Fate.INTERRUPT:
-                with suppress(ClientError):
-                    await session.interrupt(keep=received)
-            if session is not None and plan.fate is Fate.CLOSE:
-                tally.cancelled += 1
-                await session.close()
-                break
-    finally:
-        tally.open_now -= 1
+    async for delta in turn:
+        if not received and delta.token_ids:
+            first_s = anyio.current_time() - started
+            tally.saw_first_token(first_s, turn=number)
+        received += len(delta.token_ids)
+        tally.tokens += len(delta.token_ids)
+        text.append(delta.text)
+        if delta.finish_reason is not None or received < plan.after_tokens or acted:
+            continue
+        acted = True
+        if plan.fate is Fate.CANCEL:
+            tally.cancelled += 1
+            break
+        if session is not None and plan.fate is Fate.INTERRUPT:
+            with suppress(ClientError):
+                await session.interrupt(keep=received)
+        if session is not None and plan.fate is Fate.CLOSE:
+            tally.cancelled += 1
+            await session.close()
+            break
     tally.texts.append((name, "".join(text)))
     return received
 

@@ -23,8 +23,6 @@ class Tally:
     """Tokens that clients received."""
     cancelled: int = 0
     """Turns and one-shots that their client left, lost or closed before they ended."""
-    open_now: int = 0
-    """Turns and one-shots that run or wait at this moment."""
     errors: list[str] = attrs.field(factory=list[str])
     fates: Counter[Fate] = attrs.field(factory=Counter[Fate])
     ttft_first_s: list[float] = attrs.field(factory=list[float])
