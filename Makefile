@@ -8,12 +8,19 @@ INSTALL := $(PIP) install --quiet --disable-pip-version-check --constraint const
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types unit format wheel check-wheel clean
+.PHONY: explore simulate museum mutants mutation results
 
 help:
 	@echo "make demo    many streaming sessions on the bundled model, live, audited (under 90 s)"
 	@echo "make test    ruff, mypy, pyright, pytest on asyncio and trio, coverage of ownership/"
 	@echo "make lint | types | unit    the three parts of make test"
 	@echo "make format  let ruff rewrite what it can"
+	@echo "make explore    every order of events in the larger worlds (minutes)"
+	@echo "make simulate   seeded random worlds on virtual time; SEEDS=1..2000"
+	@echo "make museum     each public bug report as a scenario; CHECK=1 plants each bug as well"
+	@echo "make mutants    plant each bug in a copy; each must be caught"
+	@echo "make mutation   a general mutation tool over ownership/"
+	@echo "make results    run again whatever in docs/results is older than the code it measures"
 	@echo "make wheel   build dist/*.whl"
 	@echo "make check-wheel  the wheel in an empty environment: README's example and the demo"
 	@echo "make clean   remove the environment and what the tools left"
@@ -40,6 +47,7 @@ test: lint types unit
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m ownership.lint ownership kernel adapters tests
 
 types: $(VENV)/.test
 	$(BIN)/mypy
@@ -52,6 +60,25 @@ unit: $(VENV)/.test
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+SEEDS ?= 1..2000
+explore: $(VENV)/.test
+	$(BIN)/python -m kernel.testing explore --world all --progress
+
+simulate: $(VENV)/.test
+	$(BIN)/python -m kernel.testing simulate --seeds $(SEEDS) --progress
+
+museum: $(VENV)/.test
+	$(BIN)/python -m tests.museum $(if $(CHECK),--check)
+
+mutants: $(VENV)/.test
+	$(BIN)/python -m tests.mutants
+
+mutation: $(VENV)/.test
+	$(BIN)/python -m tests.mutants.general
+
+results: $(VENV)/.test
+	$(BIN)/python -m tests.results --stale
 
 wheel: $(VENV)/.test
 	$(BIN)/python -m build --wheel --no-isolation

@@ -107,7 +107,7 @@ class FakeDevice:
     @property
     def poison_reads(self) -> Sequence[PoisonRead]:
         """Every read of memory that held nothing; empty when the kernel is right."""
-        return self.arenas.poison_reads
+        return () if self._arenas is None else self._arenas.poison_reads
 
     def allocate(self, limits: DeviceLimits, /) -> None:
         self._arenas = FakeArenas(self._model, limits)

@@ -1,0 +1,24 @@
+"""All planted bugs, by the part of the system that they are planted in."""
+
+import importlib
+import pkgutil
+
+from tests.mutants.mutant import Mutant
+
+__all__ = ["all_mutants"]
+
+
+def all_mutants() -> dict[str, Mutant]:
+    """Every mutant by its id, from every module beside this one (each has a list ``MUTANTS``).
+
+    Raises:
+        ValueError: two mutants share an id.
+    """
+    found: dict[str, Mutant] = {}
+    for module in sorted(info.name for info in pkgutil.iter_modules(__path__)):
+        mutants: list[Mutant] = importlib.import_module(f"{__name__}.{module}").MUTANTS
+        for mutant in mutants:
+            if mutant.id in found:
+                raise ValueError(f"two mutants are called {mutant.id}")
+            found[mutant.id] = mutant
+    return found

@@ -1,0 +1,65 @@
+"""A planted bug: one line of the real code, changed in a copy of the tree."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+__all__ = ["ROOT", "Mutant", "mutated_copy"]
+
+ROOT = Path(__file__).parent.parent.parent
+COPIED = ("ownership", "kernel", "adapters", "tests", "pyproject.toml")
+
+
+@attrs.frozen
+class Mutant:
+    """One bug.
+
+    Attributes:
+        id: short name in kebab case, unique.
+        breaks: the promise that it breaks, in a sentence.
+        path: the file, relative to the root.
+        old: text that stands exactly once in the file.
+        new: what stands there instead.
+        rule: the ◆ rule of the design that it undoes, or what else it stands for.
+    """
+
+    id: str
+    breaks: str
+    path: str
+    old: str
+    new: str
+    rule: str = ""
+
+    def apply(self, root: Path) -> None:
+        """Change the file under ``root``.
+
+        Raises:
+            ValueError: the code has moved on: ``old`` is not there exactly once.
+        """
+        file = root / self.path
+        text = file.read_text(encoding="utf-8")
+        count = text.count(self.old)
+        if count != 1:
+            raise ValueError(f"mutant {self.id}: {self.old!r} stands {count} times in {self.path}")
+        file.write_text(text.replace(self.old, self.new), encoding="utf-8")
+
+
+@contextmanager
+def mutated_copy(*mutants: Mutant) -> Iterator[Path]:
+    """A copy of the tree with the bugs in it; run with it as the first entry of ``PYTHONPATH``."""
+    with tempfile.TemporaryDirectory(prefix="tenure-mutant-") as name:
+        root = Path(name)
+        for part in COPIED:
+            source = ROOT / part
+            if source.is_dir():
+                ignore = shutil.ignore_patterns("__pycache__", "*.safetensors")
+                shutil.copytree(source, root / part, ignore=ignore)
+            else:
+                shutil.copy(source, root / part)
+        for mutant in mutants:
+            mutant.apply(root)
+        yield root
