@@ -186,5 +186,6 @@ def _absorbs_first(state: SessionState, page_size: int) -> bool:
     So that interrupts in a row don't add up, from the very first turn on. Not for a state that
     was given up: on a tight pool its commit would only be given up again.
     """
-    was_given_up = state.position == 0 and state.absorbed > 0
-    return not was_given_up and len(state.log) - state.position > page_size
+    position = state.base_position
+    was_given_up = position == 0 and state.absorbed > 0
+    return not was_given_up and len(state.log) - position > page_size

@@ -116,9 +116,18 @@ class Core:
         )
 
     def open_session(
-        self, session_id: SessionId, *, is_one_shot: bool, idle_timeout_s: float | None
+        self,
+        session_id: SessionId,
+        *,
+        is_one_shot: bool,
+        idle_timeout_s: float | None,
+        parent: SessionActor | None = None,
     ) -> SessionActor:
         """Open a session. Synchronous: there is no moment at which it is half open.
+
+        Args:
+            parent: fork this one. Read here and at once: a fork sees every turn of its parent
+                whose end its caller can know of, and moves nothing.
 
         Raises:
             EngineClosed: the engine takes no more work.
@@ -145,6 +154,8 @@ class Core:
         self.sessions[session_id] = actor
         self.num_sessions += not is_one_shot
         self.dispatcher.spawn(actor)
+        if parent is not None:
+            actor.inherit(parent)
         return actor
 
     def session(self, session_id: SessionId) -> SessionActor:

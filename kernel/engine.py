@@ -12,7 +12,7 @@ import anyio.to_thread
 from kernel import checks, inspection
 from kernel.config import EngineConfig
 from kernel.core import Core
-from kernel.desk import ONE_SHOT, Desk, RequestOptions
+from kernel.desk import Desk, RequestOptions
 from kernel.environment import Environment
 from kernel.errors import EngineClosed, ModelError, ValidationError
 from kernel.generation import Generation
@@ -24,7 +24,7 @@ from kernel.params import SamplingParams
 from kernel.request import RunningTurn
 from kernel.shell import ENDED_UNASKED, Shell
 from kernel.step import Device, OpenedDevice, Tokenizer
-from kernel.streaming_session import Session
+from kernel.streaming_session import Session, open_session
 from ownership import AuditReport
 
 __all__ = ["Engine"]
@@ -210,22 +210,8 @@ class Engine:
             idle_timeout_s: close it after so long without a turn; the config's by default.
             detached: leave it open when the block is left; :meth:`attach` finds it again.
         """
-        core = self._desk.check_context()
-        checks.seconds("idle_timeout_s", idle_timeout_s)
-        checks.name("session_id", session_id)
-        if session_id is not None and session_id.startswith(ONE_SHOT):
-            raise ValidationError(
-                parameter="session_id",
-                value=session_id,
-                why=f"{ONE_SHOT!r} begins the names of one-shot requests; choose another",
-            )
-        return Session(
-            self._desk,
-            SessionId(session_id or self._desk.fresh_id("session", core.sessions)),
-            closes=not detached,
-            opens=True,
-            idle_timeout_s=core.config.idle_timeout_s if idle_timeout_s is None else idle_timeout_s,
-            detached=detached,
+        return open_session(
+            self._desk, session_id=session_id, idle_timeout_s=idle_timeout_s, detached=detached
         )
 
     def attach(self, session_id: str) -> Session:

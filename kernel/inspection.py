@@ -3,6 +3,7 @@
 from kernel.core import Core
 from kernel.outputs import EngineStats, Health, SessionInfo
 from kernel.session import SessionActor
+from ownership import ZEROS
 
 __all__ = ["health", "session_info", "stats"]
 
@@ -62,21 +63,24 @@ def health(core: Core, *, is_running: bool) -> Health:
 
 
 def session_info(core: Core, actor: SessionActor) -> SessionInfo:
-    """One session at this moment."""
+    """One session at this moment; of one that has died only its log is left."""
     state = actor.state
-    claim = None if state.state is None else core.ledger.view.describe(state.state)
+    held = None if actor.is_closed else state.state
+    claim = None if held is None else core.ledger.view.describe(held)
     pages = 0 if claim is None else -(-claim.position // core.limits.page_size)
     has_pages = core.limits.num_pages > 0
     page_bytes = core.limits.page_size * core.model.page_token_bytes if has_pages else 0
     slot_bytes = core.model.slot_bytes if core.limits.num_slots else 0
+    # What a dead session held was taken back from it: asking for that would be a stale handle.
+    position = 0 if actor.is_closed else state.base_position
     return SessionInfo(
         session_id=actor.session_id,
         state=actor.phase,
         num_tokens=len(state.log),
-        position=state.position,
-        pending_tokens=len(state.log) - state.position,
+        position=position,
+        pending_tokens=len(state.log) - position,
         version=state.version,
-        place="log" if claim is None else "device",
+        place="log" if actor.is_closed or state.base is ZEROS else "device",
         bytes=0 if claim is None else slot_bytes + pages * page_bytes,
         turns=actor.turns,
         last_used_s=actor.last_used_at,

@@ -118,7 +118,7 @@ class SessionInfo:
     num_tokens: int = 0
     """Length of the token log."""
     position: int = 0
-    """Tokens that the committed state has absorbed."""
+    """Tokens that the committed state has absorbed; for a fork without a turn, its parent's."""
     pending_tokens: int = 0
     """Tokens of the log that the next turn absorbs first: ``num_tokens - position``."""
     version: int = 0
@@ -126,7 +126,7 @@ class SessionInfo:
     place: Literal["device", "log"] = "log"
     """Where the state is; ``"log"``: given up, the next turn computes it from the token log."""
     bytes: int = 0
-    """Device memory of the committed state."""
+    """Device memory of the committed state; a fork without a turn has none of its own."""
     turns: int = 0
     """Turns that finished."""
     last_used_s: float = 0.0

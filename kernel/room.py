@@ -202,11 +202,13 @@ class Room:
         running = {open_turn.session for open_turn in self._roster.running}
         waiting = {open_turn.session for open_turn in self._roster.waiting}
         waiting |= {open_turn.session for open_turn in self._roster.committing}
+        # A fork's first turn starts from another session's state.
+        wanted = {open_turn.base for open_turn in self._roster.waiting}
 
         def loss(base: BaseName) -> int:
             if base.version < newest[base.holder]:
                 return 0
-            if base.holder in waiting:
+            if base.holder in waiting or base in wanted:
                 return 3
             return 2 if base.holder in running else 1
 

@@ -117,6 +117,11 @@ class SessionActor(Actor[SessionMessage]):
         self._deadlines.rest()
         self.waiting = TurnQueue(door, self._deadlines)
 
+    def inherit(self, parent: "SessionActor") -> None:
+        """Begin as a fork: the parent's log, its committed state as base, its count of turns."""
+        self.state.inherit(parent.state)
+        self.turns = parent.turns
+
     @property
     def phase(self) -> Literal["idle", "queued", "running", "closed"]:
         """What the session does, in a caller's words."""

@@ -50,6 +50,8 @@ class SessionState:
         state: the committed claim, or ``None`` (the session is down to its log).
         checkpoint: the claim that the last turn started from, kept for a late interrupt; the
             first to go under pressure.
+        inherited: the state of its parent that a fork starts from while it has none of its own;
+            only a name, so the parent may give it up, replace or close it.
         absorbed: position of the last committed state, given up or not: what a turn absorbs again
             below it is recomputation.
         last: the turn that ended last, until another begins; a late interrupt may cut it.
@@ -65,6 +67,7 @@ class SessionState:
         self.log: array[int] = array("I")
         self.state = None
         self.checkpoint = None
+        self.inherited: BaseName | None = None
         self._state_version = 0
         self._checkpoint_version = 0
         self._changes = 0
@@ -84,7 +87,26 @@ class SessionState:
     @property
     def base(self) -> Base:
         """What the next turn starts from."""
-        return BaseName(self._holder, self._state_version) if self.state is not None else ZEROS
+        if self.state is not None:
+            return BaseName(self._holder, self._state_version)
+        if self.inherited is not None and self._view.find_base(self.inherited) is not None:
+            return self.inherited
+        return ZEROS
+
+    @property
+    def base_position(self) -> int:
+        """Tokens that the base of the next turn has absorbed."""
+        if self.state is None and self.inherited is not None:
+            parent = self._view.find_base(self.inherited)
+            return 0 if parent is None else parent.position
+        return self.position
+
+    def inherit(self, parent: "SessionState") -> None:
+        """Begin as a copy of another session's log, on top of the state that caches it."""
+        base = parent.base
+        self.log = parent.log[:]
+        self.inherited = base if isinstance(base, BaseName) else None
+        self.absorbed = parent.absorbed
 
     def extend(self, tokens: Sequence[int]) -> None:
         """Append to the log. Its state lags behind now, which is legal."""
@@ -158,7 +180,7 @@ class SessionState:
         if self.state is not None and self.position > length - 1:
             state, self.state = self.state, None
             self._port.close(state)
-        self.absorbed = self.position
+        self.absorbed = self.base_position
 
     def drop_checkpoint(self) -> bool:
         """Close the checkpoint, if there is one."""

@@ -7,7 +7,7 @@ from typing import Literal, Self, Unpack
 
 from kernel import checks
 from kernel.actor import Address
-from kernel.desk import CALLER, Desk, RequestOptions
+from kernel.desk import CALLER, ONE_SHOT, Desk, RequestOptions
 from kernel.errors import SessionClosed, SessionNotFound, ValidationError
 from kernel.ids import SessionId
 from kernel.inspection import session_info
@@ -19,14 +19,14 @@ from kernel.request import RunningTurn
 from kernel.session import SessionActor
 from kernel.turn import TurnRequest
 
-__all__ = ["Session"]
+__all__ = ["Session", "open_session"]
 
 
 class Session:
     """A conversation whose recurrent state stays between turns.
 
-    Made by :meth:`Engine.session` (leaving its block closes it, unless ``detached``) and by
-    :meth:`Engine.attach` (which never closes).
+    Made by :meth:`Engine.session` and :meth:`fork` (leaving the block closes it, unless
+    ``detached``) and by :meth:`Engine.attach` (which never closes).
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Session:
         opens: bool,
         idle_timeout_s: float | None,
         detached: bool,
+        parent: "Session | None" = None,
     ) -> None:
         self._desk = desk
         self._id = session_id
@@ -45,6 +46,7 @@ class Session:
         self._opens = opens
         self._idle_timeout_s = idle_timeout_s
         self._detached = detached
+        self._parent = parent
         # An attached one is bound here, so that it is this session for ever and no later namesake.
         self._actor: SessionActor | None = (
             None if opens else desk.check_context().session(session_id)
@@ -61,12 +63,16 @@ class Session:
             TooManySessions: the engine's bound is reached.
             SessionExists: the id is taken.
             SessionNotFound: it was attached, and has been closed since.
+            SessionClosed: the session that it forks is closed.
             EngineClosed: the engine takes no more work.
         """
         core = self._desk.check_context()
         if self._opens:
             self._actor = core.open_session(
-                self._id, is_one_shot=False, idle_timeout_s=self._idle_timeout_s
+                self._id,
+                is_one_shot=False,
+                idle_timeout_s=self._idle_timeout_s,
+                parent=None if self._parent is None else self._parent._open(),
             )
             self._actor.is_detached = self._detached
         elif core.session(self._id) is not self._actor:
@@ -149,6 +155,33 @@ class Session:
             raise SessionClosed(session_id=self._id)
         return await reply.wait()
 
+    def fork(
+        self,
+        *,
+        session_id: str | None = None,
+        idle_timeout_s: float | None = None,
+        detached: bool = False,
+    ) -> "Session":
+        """A new session that begins where this one is; an async context manager.
+
+        The fork is taken when its block is entered: the log as it is then, without the turn that
+        runs. Its first turn starts from a copy of this session's committed state, as long as that
+        is there; when it was given up, replaced or closed, the turn computes the log again. Both
+        go their own ways, and neither can hold or free what is the other's.
+
+        Args:
+            session_id: a name of your own; a fresh one by default.
+            idle_timeout_s: as in :meth:`Engine.session`.
+            detached: as in :meth:`Engine.session`.
+        """
+        return open_session(
+            self._desk,
+            session_id=session_id,
+            idle_timeout_s=idle_timeout_s,
+            detached=detached,
+            parent=self,
+        )
+
     @property
     def info(self) -> SessionInfo:
         """The session at this moment."""
@@ -171,6 +204,12 @@ class Session:
             self._actor = self._desk.check_context().session(self._id)
         return self._actor
 
+    def _open(self) -> SessionActor:
+        actor = self._alive()
+        if actor.is_closed:
+            raise SessionClosed(session_id=self._id)
+        return actor
+
     def _post_close(self) -> None:
         """Close our own session and no namesake, by one message at most."""
         actor = self._actor
@@ -185,9 +224,7 @@ class Session:
 
     def _running(self, request: TurnRequest, on_exit: Literal["rollback", "keep"]) -> RunningTurn:
         def submit(request: TurnRequest) -> Address[SessionMessage]:
-            actor = self._alive()
-            if actor.is_closed:
-                raise SessionClosed(session_id=self._id)
+            actor = self._open()
             self._desk.enter(request, Address(actor.name))
             return Address(actor.name)
 
@@ -198,3 +235,36 @@ class Session:
             session_id=self._id,
             on_exit=on_exit,
         )
+
+
+def open_session(
+    desk: Desk,
+    *,
+    session_id: str | None,
+    idle_timeout_s: float | None,
+    detached: bool,
+    parent: Session | None = None,
+) -> Session:
+    """A session to be opened by its block, under a checked or a fresh name.
+
+    Raises:
+        ValidationError: the name or the time can't be used.
+    """
+    core = desk.check_context()
+    checks.seconds("idle_timeout_s", idle_timeout_s)
+    checks.name("session_id", session_id)
+    if session_id is not None and session_id.startswith(ONE_SHOT):
+        raise ValidationError(
+            parameter="session_id",
+            value=session_id,
+            why=f"{ONE_SHOT!r} begins the names of one-shot requests; choose another",
+        )
+    return Session(
+        desk,
+        SessionId(session_id or desk.fresh_id("session", core.sessions)),
+        closes=not detached,
+        opens=True,
+        idle_timeout_s=core.config.idle_timeout_s if idle_timeout_s is None else idle_timeout_s,
+        detached=detached,
+        parent=parent,
+    )

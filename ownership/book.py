@@ -87,6 +87,7 @@ class Book:
     transitions: int = attrs.field(init=False, default=0)
     rollbacks: int = attrs.field(init=False, default=0)
     commits: int = attrs.field(init=False, default=0)
+    admissions: int = attrs.field(init=False, default=0)
     closes: int = attrs.field(init=False, default=0)
     reclaimed: int = attrs.field(init=False, default=0)
     violations: int = attrs.field(init=False, default=0)
@@ -114,10 +115,15 @@ class Book:
         self.on_lost = self.note_lost
 
     def holder(self, custodian: CustodianId) -> Holder:
-        """Return the one counter of this custodian's states."""
+        """Return the one counter of this custodian's states.
+
+        A new one goes on above every name that was ever given: who still names a state of a
+        former holder of this name (a fork of a closed session, say) must never find another.
+        """
         holder = self.holders.get(custodian)
         if holder is None:
-            holder = self.holders[custodian] = Holder(custodian)
+            given = self.commits + self.admissions
+            holder = self.holders[custodian] = Holder(custodian, given)
         return holder
 
     def make_live(self, record: ClaimRecord, handle: object) -> None:

@@ -93,8 +93,8 @@ UNDEFINED: Final = Content.UNDEFINED
 class Holder:
     """Counts the states that a custodian has committed or admitted.
 
-    Alive as long as a port or a named state of that custodian is, so that a name is never given
-    twice while somebody could still ask for the first bearer.
+    Alive as long as a port or a named state of that custodian is. Its successor begins above all
+    names that were given by then, so no name is ever given twice.
     """
 
     custodian: CustodianId

@@ -89,6 +89,7 @@ def admit(book: Book, holder: Holder, working: BatchOwned) -> CacheOwned:
     surplus = _become(book, record, CACHE, holder, "admit")
     state = issue_cache(record)
     book.make_live(record, state)
+    book.admissions += 1
     if book.observer is not None:
         events.kept(book, book.observer, "claim.admitted", record, surplus, None)
     return state

@@ -57,6 +57,7 @@ def test_the_tutorial_shows_the_public_verbs_running() -> None:
         "session.append(",
         "session.interrupt(",
         "session.close(",
+        "session.fork(",
         "engine.attach(",
         "engine.list_sessions(",
         "engine.map(",

@@ -59,11 +59,16 @@ class Pool:
         claim = self.reserve(start + tokens, ZEROS if base is None else base)
         self.land([claim], tokens)
         self.ledger.move(claim, SCHEDULER, holder(session), "test")
-        if session not in self._ports:
-            self._ports[session] = self.ledger.session_port(holder(session))
+        self.open(session)
         port = self._ports[session]
         self.states.append(port.commit(claim, replaces=None))
         return BaseName(holder(session), port.version)
+
+    def open(self, *sessions: str) -> None:
+        """Give sessions their ports; the names of a session's states begin above all given ones."""
+        for session in sessions:
+            if session not in self._ports:
+                self._ports[session] = self.ledger.session_port(holder(session))
 
     def run(self, turn: OpenTurn, positions: int, *, absorbs: int = 1) -> OpenTurn:
         """Let a turn run: it has a claim over ``positions`` and has landed once."""

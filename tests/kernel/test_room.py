@@ -35,6 +35,7 @@ def names(moves: Moves | None) -> list[str]:
 def a_full_house() -> tuple[Pool, OpenTurn]:
     """Something of everything that a turn may take, and a senior turn that needs room."""
     pool = Pool(pages=32)
+    pool.open("own", "waits", "runs", "idle", "chats")
     own = pool.rest("own", 5)
     waits = pool.rest("waits", 5)
     runs = pool.rest("runs", 5)
@@ -68,6 +69,21 @@ def test_moves_are_made_in_order_of_what_they_cost() -> None:
         assert asks == ORDER[: len(asks)]
         victims = moves[len(asks) :]
         assert victims == ORDER[5 : 5 + len(victims)]
+
+
+def test_what_a_forks_turn_waits_to_start_from_goes_after_idle_states() -> None:
+    """The parent is at rest, but its state is somebody's base."""
+    pool = Pool(pages=32)
+    pool.open("parent", "idle")
+    parent = pool.rest("parent", 5)
+    pool.rest("idle", 5)
+    fork = make_turn("fork", arrival=9, base=parent, session=holder("fork"))
+    pool.roster.add(fork)
+    turn = waiting(pool, "needs room", 0)
+    pool.fill()
+
+    assert names(room(pool).moves_for(turn, pages(2), pool.claims)) == ["idle@1"]
+    assert names(room(pool).moves_for(turn, pages(4), pool.claims)) == ["idle@1", "parent@1"]
 
 
 def test_the_own_base_is_the_last_to_go() -> None:
@@ -113,6 +129,7 @@ def test_looking_for_moves_changes_nothing() -> None:
 def test_a_pinned_state_is_not_asked_for() -> None:
     """It would only drain: its session loses it, and no room comes of it now."""
     pool = Pool(pages=8)
+    pool.open("pinned", "idle")
     base = pool.rest("pinned", 6)
     pool.rest("idle", 4)
     copying = pool.reserve(6, base, "copying")
@@ -128,6 +145,7 @@ def test_a_pinned_state_is_not_asked_for() -> None:
 def test_the_least_recently_committed_idle_state_goes_first() -> None:
     """It is the least likely to be needed next."""
     pool = Pool(pages=8)
+    pool.open("x", "y", "z")
     for session in ("x", "y", "z"):
         pool.rest(session, 4)
     turn = waiting(pool, "t", 0)
@@ -139,6 +157,7 @@ def test_the_least_recently_committed_idle_state_goes_first() -> None:
 def test_what_is_returning_is_waited_for() -> None:
     """Every ask is answered; asking somebody else as well would take more than is short."""
     pool = Pool(pages=8)
+    pool.open("x", "y")
     x, _ = pool.rest("x", 4), pool.rest("y", 4)
     turn = waiting(pool, "t", 0)
     pool.fill()

@@ -177,7 +177,9 @@ async def _live_session(world: World, engine: Engine, number: int) -> None:
         for _ in range(world.plan.turns):
             await _dawdle(rng)
             what = (
-                rng.choice(["turn"] * 6 + ["append", "late"]) if world.plan.has_faults else "turn"
+                rng.choice(["turn"] * 6 + ["append", "late", "fork"])
+                if world.plan.has_faults
+                else "turn"
             )
             if what == "append":
                 prompt = _prompt(rng, world.plan)
@@ -185,6 +187,10 @@ async def _live_session(world: World, engine: Engine, number: int) -> None:
                 log += prompt
             elif what == "late" and log:
                 await _late_interrupt(world, session, rng, log)
+            elif what == "fork":
+                world.count("fork")
+                async with session.fork() as child:
+                    await _one_turn(world, engine, child, rng, list(log))
             else:
                 await _one_turn(world, engine, session, rng, log)
             info = session.info

@@ -9,6 +9,8 @@ from ownership import (
     Content,
     Kind,
     LedgerError,
+    Need,
+    Refused,
     StaleHandle,
     StepFailed,
 )
@@ -232,15 +234,33 @@ def test_versions_count_the_commits_of_one_holder(desk: Desk) -> None:
     desk.session.close(mine)
 
 
-def test_a_name_outlives_the_port_that_gave_it(desk: Desk) -> None:
-    """Versions go on while a state that bears one is there, and are forgotten after it."""
+def test_no_name_is_ever_given_twice(desk: Desk) -> None:
+    """Who still names a state of a closed session never finds one of its namesake's."""
     port = desk.ledger.session_port(OTHER)
     state = port.commit(desk.hand(desk.working(2), OTHER), replaces=None)
     del port
     assert desk.ledger.session_port(OTHER).version == 1
 
     desk.ledger.session_port(OTHER).close(state)
-    assert desk.ledger.session_port(OTHER).version == 0
+    namesake = desk.ledger.session_port(OTHER)
+    again = namesake.commit(desk.hand(desk.working(2), OTHER), replaces=None)
+
+    assert desk.batch.reserve(Need(4), BaseName(OTHER, 1), turn="t") == Refused("base", 0, 0)
+    assert namesake.version == 2
+    namesake.close(again)
+
+
+def test_no_name_of_the_caches_is_given_twice_either(desk: Desk) -> None:
+    """Admissions give names as commits do."""
+    port = desk.ledger.cache_port(OTHER)
+    state = port.admit(desk.hand(desk.working(2), OTHER))
+    port.evict(state)
+    del port, state
+    namesake = desk.ledger.cache_port(OTHER)
+    again = namesake.admit(desk.hand(desk.working(2), OTHER))
+
+    assert desk.ledger.view.describe(again).name == BaseName(OTHER, 2)
+    namesake.evict(again)
 
 
 def test_a_slot_given_back_is_used_next(desk: Desk) -> None:

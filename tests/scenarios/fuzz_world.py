@@ -48,6 +48,7 @@ class FuzzWorld:
             self._fail,
             self._one_shot,
             self._open_session,
+            self._fork,
             self._leave,
             self._abort,
             self._interrupt,
@@ -90,6 +91,14 @@ class FuzzWorld:
             session = self.stage.engine.session(detached=True)
             async with session:
                 self.clients.append(Client(session))
+
+    async def _fork(self) -> None:
+        if self.clients and len(self.clients) < SESSIONS:
+            parent = self.rng.choice(self.clients)
+            child = parent.session.fork(detached=True)
+            async with child:
+                self.clients.append(Client(child, list(parent.history)))
+            self.seen["forks"] += 1
 
     def _options(self) -> dict[str, Any]:
         rng = self.rng

@@ -54,6 +54,7 @@ async def test_the_random_operations_do_reach_what_they_are_for() -> None:
         "ended: length",
         "ended: interrupt",
         "late interrupts",
+        "forks",
         "SessionBusy",
         "PromptTooLong",
         "QueueTimeout",
