@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import attrs
 
 from kernel.mailbox import Mailbox, Message
-from ownership import CustodianId
+from ownership import Consume, CustodianId
 
 __all__ = ["Actor", "Address", "AnyActor", "System", "Timer"]
 
@@ -43,7 +43,7 @@ class System(Protocol):
     """What an actor may ask of its dispatcher. All of it is synchronous."""
 
     def post(
-        self, target: Address[M_contra], message: M_contra, sender: CustodianId, /
+        self, target: Address[M_contra], message: Consume[M_contra], sender: CustodianId, /
     ) -> M_contra | None: ...
 
     def post_from_thread(self, target: Address[M_contra], message: M_contra, /) -> None: ...
@@ -77,7 +77,7 @@ class Actor(ABC, Generic[M]):
         self.mailbox: Mailbox[M]
 
     @abstractmethod
-    def handle(self, message: M, /) -> None:
+    def handle(self, message: Consume[M], /) -> None:
         """Handle one message to completion."""
 
     def refuse(self, message: M, error: BaseException, /) -> None:
@@ -87,7 +87,7 @@ class Actor(ABC, Generic[M]):
         have been reclaimed; what was answered already may be answered once more.
         """
 
-    def decline(self, message: M, error: BaseException, /) -> None:
+    def decline(self, message: Consume[M], error: BaseException, /) -> None:
         """Like ``refuse``, at a peaceful end: the handles of the message are in our custody."""
         self.refuse(message, error)
 

@@ -25,7 +25,7 @@ from kernel.mailbox import Mailbox, Message
 from kernel.messages import Down
 from kernel.probe import Probe
 from kernel.supervision import Child, RestartIntensity
-from ownership import DEVICE, CustodianId, Ledger
+from ownership import DEVICE, Consume, CustodianId, Ledger
 
 __all__ = ["Dispatcher"]
 
@@ -73,8 +73,13 @@ class Dispatcher:
 
     # What actors ask of it
 
-    def post(self, target: Address[M], message: M, sender: CustodianId, /) -> M | None:
-        """Post to whoever lives under the name now; return the message when nobody does."""
+    def post(
+        self, target: Address[M], message: Consume[M], sender: CustodianId, /
+    ) -> M | None:
+        """Post to whoever lives under the name now; return the message when nobody does.
+
+        What it carries is the message's from here on: whoever gets it back has that to give back.
+        """
         actor = self._actors.get(target.name)
         if actor is None:
             return message

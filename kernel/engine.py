@@ -14,7 +14,7 @@ from kernel.config import EngineConfig
 from kernel.core import Core
 from kernel.desk import Desk, RequestOptions
 from kernel.environment import Environment
-from kernel.errors import EngineClosed, ModelError, ValidationError
+from kernel.errors import EngineClosed, ModelError, RequestAborted, ValidationError
 from kernel.generation import Generation
 from kernel.ids import SessionId, TurnId
 from kernel.interrupts import protect_from_keyboard_interrupt
@@ -168,6 +168,7 @@ class Engine:
         Raises:
             ValidationError: ``concurrency`` is below 1, or ``params`` has another length.
             ExceptionGroup: a request failed; the others are cancelled.
+            RequestAborted: a task of this call was cancelled, and not by its caller.
         """
         each = _params_for(prompts, params)
         checks.integer("concurrency", concurrency, least=1)
@@ -183,7 +184,14 @@ class Engine:
         async with anyio.create_task_group() as tasks:
             for _ in range(min(concurrency, len(prompts), self.core.config.max_num_queued_reqs)):
                 tasks.start_soon(work)
-        return [result for result in results if result is not None]
+        found = [result for result in results if result is not None]
+        if len(found) < len(results):
+            # Somebody cancelled a worker's own task, which its group takes for a normal end.
+            missing = len(results) - len(found)
+            raise RequestAborted(
+                request_id="map", why=f"{missing} of its {len(results)} requests were cancelled"
+            )
+        return found
 
     def abort(self, request_id: str) -> bool:
         """Cancel a request or turn by its id; whoever reads it gets ``RequestAborted``.

@@ -36,7 +36,7 @@ from kernel.step import (
     StepReport,
     StepRow,
 )
-from ownership import CopyFrom, Lease, Ledger, Placement
+from ownership import Consume, CopyFrom, Lease, Ledger, Placement
 
 __all__ = ["GpuPool"]
 
@@ -135,7 +135,7 @@ class GpuPool(Actor[PoolMessage]):
         if lease is not None:
             self._land(lease, StepFault(why))
 
-    def _land(self, lease: Lease, report: StepReport) -> None:
+    def _land(self, lease: Consume[Lease], report: StepReport) -> None:
         if self.system.post(self._scheduler, StepLanded(lease, report), self.name) is not None:
             self._on_unwanted(lease)
 

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import ClassVar, Generic, Protocol, TypeVar, final
 
-from ownership import CustodianId, Ledger
+from ownership import Consume, CustodianId, Ledger
 
 __all__ = ["Mailbox", "MailboxOverflow", "Message"]
 
@@ -81,7 +81,7 @@ class Mailbox(Generic[M]):
         """The mail under way, oldest first; only to be looked at."""
         return iter(self._mail)
 
-    def post(self, message: M, sender: CustodianId) -> M | None:
+    def post(self, message: Consume[M], sender: CustodianId) -> M | None:
         """Put a message in; return it untouched when the addressee is gone.
 
         Raises:

@@ -12,7 +12,7 @@ from kernel.orphans import orphans
 from kernel.quarantine import Quarantine
 from kernel.scheduler import Scheduler
 from kernel.step import StepDone, StepReport
-from ownership import CustodianId, Lease, Ledger, StepFailed
+from ownership import Consume, CustodianId, Lease, Ledger, StepFailed
 
 __all__ = ["SUPERVISOR", "Recovery"]
 
@@ -85,7 +85,7 @@ class Recovery:
         self._land_orphans()
         self._fail(EngineFault(actor="supervision", why=f"too many deaths, the last: {error!r}"))
 
-    def land_as_failed(self, lease: Lease) -> None:
+    def land_as_failed(self, lease: Consume[Lease]) -> None:
         """Land a lease that no scheduler waits for, and give its claims back."""
         for claim in self._port.land(lease, StepFailed("nobody waits for this step")):
             self._port.rollback(claim)

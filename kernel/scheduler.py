@@ -46,6 +46,7 @@ from ownership import (
     Absorbed,
     BatchOwned,
     BatchPort,
+    Consume,
     Lease,
     LedgerView,
     StepFailed,
@@ -206,7 +207,7 @@ class Scheduler(Actor[SchedulerMessage]):
 
     # Landing
 
-    def _land(self, lease: Lease, report: StepReport) -> None:
+    def _land(self, lease: Consume[Lease], report: StepReport) -> None:
         flight = self.flight
         if flight is None or flight.lease is not lease:
             # Launched by a former life, or lost with a pool: nobody waits for these rows.

@@ -131,7 +131,7 @@ class SessionActor(Actor[SessionMessage]):
             return "idle"
         return "queued" if self.active.request.output.admitted_at is None else "running"
 
-    def handle(self, message: SessionMessage, /) -> None:  # noqa: C901  one case a message
+    def handle(self, message: Consume[SessionMessage], /) -> None:  # noqa: C901  one case a message
         """Take one message."""
         match message:
             case StartTurn():
@@ -181,7 +181,7 @@ class SessionActor(Actor[SessionMessage]):
         elif isinstance(message, GiveUp):
             self._tell_scheduler(GaveUp(message.base, moved=False))
 
-    def decline(self, message: SessionMessage, _error: BaseException, /) -> None:
+    def decline(self, message: Consume[SessionMessage], _error: BaseException, /) -> None:
         """Closed: a claim that was under way is rolled back like any that comes too late."""
         if isinstance(message, TurnFinished | PhaseAbsorbed):
             self._roll_back_late(message.claim)
@@ -266,7 +266,7 @@ class SessionActor(Actor[SessionMessage]):
     def _is_active(self, turn: TurnId) -> bool:
         return self.active is not None and self.active.id == turn
 
-    def _finished(self, message: TurnFinished) -> None:
+    def _finished(self, message: Consume[TurnFinished]) -> None:
         active = self.active
         if active is None or active.id != message.turn:
             self._roll_back_late(message.claim)
@@ -327,7 +327,7 @@ class SessionActor(Actor[SessionMessage]):
         if self.active is None:
             self._deadlines.rest()
 
-    def _commit_phase(self, message: PhaseAbsorbed) -> None:
+    def _commit_phase(self, message: Consume[PhaseAbsorbed]) -> None:
         if not self._is_active(message.turn):
             self._roll_back_late(message.claim)
             return
@@ -402,7 +402,7 @@ class SessionActor(Actor[SessionMessage]):
 
     def _close(self, error: BaseException) -> None:
         """Close now: forget the turn, answer whoever waits, give back what is held."""
-        active, self.active = self.active, None
+        active = self.active
         self.is_closed = True
         if active is not None:
             self._tell_scheduler(Cancel(active.id))
@@ -410,6 +410,8 @@ class SessionActor(Actor[SessionMessage]):
             end = TurnEnd("abort", 0, error=error)
             self._deadlines.end(active.id)
             active.settle(end)
+            # Not before: a session that dies on the way here still has a caller to tell.
+            self.active = None
             self._report("turn.ended", active, end)
         self.waiting.turn_all_away(error)
         self._deadlines.wake()

@@ -21,7 +21,7 @@ from kernel.messages import (
 )
 from kernel.roster import Roster
 from kernel.turn import OpenTurn
-from ownership import BatchOwned, BatchPort, LandOutcome, Lease, Owns
+from ownership import BatchOwned, BatchPort, Consume, LandOutcome, Lease, Owns
 
 __all__ = ["Workload"]
 
@@ -77,16 +77,17 @@ class Workload:
         else:
             self._end(turn)
 
-    def _hand_over(self, turn: OpenTurn, message: TurnFinished | PhaseAbsorbed) -> bool:
+    def _hand_over(self, turn: OpenTurn, message: Consume[TurnFinished | PhaseAbsorbed]) -> bool:
         """Post a claim to its session; False when that is gone and the claim was rolled back."""
+        session = Address[TurnFinished | PhaseAbsorbed](turn.session)
         try:
-            left = self._system.post(Address[SessionMessage](turn.session), message, SCHEDULER)
+            left = self._system.post(session, message, SCHEDULER)
         except BaseException:
             # Nothing was moved: the claim is ours again, and the row's guard fails the turn.
             self.claims[turn.id] = message.claim
             raise
         if left is not None:
-            self.port.rollback(message.claim)
+            self.port.rollback(left.claim)
         return left is None
 
     def preempt(self, turn: OpenTurn) -> None:

@@ -1,4 +1,4 @@
-"""``tenure trace``: what an event log proves."""
+"""``tenure trace``: what an event log proves, and a drawing of it."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import click
 
 from adapters.cli.output import write_json
 from adapters.trace_audit import EngineAudit, TraceAudit, audit_file
+from adapters.trace_view import draw_file, make_page
 
 __all__ = ["trace"]
 
@@ -34,6 +35,32 @@ def audit(log: Path, as_json: bool) -> None:
         for line in _as_lines(result):
             click.echo(line)
     if not result.conserved:
+        raise click.exceptions.Exit(1)
+
+
+@trace.command("view")
+@click.argument("log", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The HTML file to write.",
+)
+def view(log: Path, output: Path) -> None:
+    """Draw LOG: which slot was whose, and when.
+
+    One HTML file, which loads nothing and can be mailed. The exit code is 1 when the log holds no
+    ledger's events.
+    """
+    pictures = draw_file(log)
+    output.write_text(make_page(log.name, pictures), encoding="utf-8")
+    for picture in pictures:
+        events, claims = len(picture.at), len(picture.claims)
+        click.echo(f"{picture.engine}: {events} events, {claims} claims, {picture.slots} slots")
+    click.echo(f"wrote {output}")
+    if not pictures:
+        click.echo("no ledger's events in it; was log_events on?", err=True)
         raise click.exceptions.Exit(1)
 
 

@@ -25,6 +25,7 @@ class Claim:
     run: int | None
     base: int | None
     """The claim that this one pins until its first step has landed."""
+    turn: object = None
     name: str | None = None
     """``holder@version`` of a committed claim."""
     pins: int = 0
@@ -47,6 +48,7 @@ class Lease:
     """The claims of one launched step."""
 
     claims: tuple[int, ...]
+    step: object = None
     quarantined: bool = False
 
 

@@ -8,8 +8,9 @@ from typing import cast
 from adapters.trace_audit.event import Event
 from adapters.trace_audit.replay import Replay
 from adapters.trace_audit.report import EngineAudit, TraceAudit
+from adapters.trace_audit.seal import COVERED
 
-__all__ = ["audit_file", "audit_lines"]
+__all__ = ["audit_file", "audit_lines", "decode"]
 
 
 def audit_file(path: Path) -> TraceAudit:
@@ -29,22 +30,26 @@ def audit_lines(lines: Iterable[str]) -> TraceAudit:
     total = skipped = 0
     for line in lines:
         total += 1
-        event = _decode(line)
+        event = decode(line)
         if event is None:
             skipped += 1
             continue
+        if event.name not in COVERED and "check" not in event.fields:
+            continue
         engine = str(event.fields.get("engine", ""))
-        if event.name == "ledger.opened" and engine in replays:
+        if engine in replays and replays[engine].begins_anew(event):
             # Logs are appended to: the same name again is another ledger, from its first event.
             finished.append(replays.pop(engine).finish())
         if engine not in replays:
             replays[engine] = Replay(engine)
         replays[engine].feed(event)
-    finished.extend(replay.finish() for replay in replays.values() if replay.saw_ledger)
+    verdicts = [(replay, replay.finish()) for replay in replays.values()]
+    finished.extend(verdict for replay, verdict in verdicts if replay.saw_ledger)
     return TraceAudit(engines=tuple(finished), lines=total, skipped_lines=skipped)
 
 
-def _decode(line: str) -> Event | None:
+def decode(line: str) -> Event | None:
+    """Read one line; None when it is no JSON object with an event's name."""
     try:
         fields: object = json.loads(line)
     except ValueError:

@@ -4,8 +4,11 @@ from collections import Counter
 from collections.abc import Callable
 
 from adapters.trace_audit.books import Books, Claim, Lease
+from adapters.trace_audit.chain import Chain, Link
 from adapters.trace_audit.event import Event, MalformedEvent
+from adapters.trace_audit.facts import Facts
 from adapters.trace_audit.report import EngineAudit
+from adapters.trace_audit.seal import subject_of
 
 __all__ = ["Replay"]
 
@@ -24,6 +27,8 @@ class Replay:
         self._engine = engine
         self._books = Books()
         self._findings = self._books.findings
+        self._chain = Chain()
+        self._facts = Facts(self._books)
         self._newest_claim = -1
         self._next_seq = 0
         self._counts: Counter[str] = Counter()
@@ -51,32 +56,52 @@ class Replay:
         """True once an event of the ledger was fed."""
         return bool(self._counts)
 
+    def begins_anew(self, event: Event) -> bool:
+        """Whether the event is the first of another ledger, in a log that was appended to."""
+        return event.name == "ledger.opened" and self._chain.is_another_ledgers(event)
+
     def feed(self, event: Event) -> None:
         """Replay one event; events of other families only pass by."""
+        for link in self._chain.feed(event):
+            self._take(link)
+
+    def _take(self, link: Link) -> None:
+        if link.doubt is not None:
+            self._findings.seq = self._next_seq
+            text = f"{link.doubt.about}: {link.doubt.text}"
+            self._findings.add(link.doubt.kind, text, about=link.doubt.about)
+        if link.event is not None:
+            self._replay(link.event)
+
+    def _replay(self, event: Event) -> None:
         if event.name == "engine.closed":
             self._closed = True
         handler = self._handlers.get(event.name)
         if handler is None:
             return
         self._counts[event.name] += 1
+        self._findings.about = subject_of(event)
         try:
             self._check_seq(event.integer("seq"))
+            self._facts.before(event)
             handler(event)
         except MalformedEvent as error:
             self._findings.add("malformed", f"{event.name}: {error}")
 
     def finish(self) -> EngineAudit:
         """Judge what is still owned, and report."""
+        for link in self._chain.finish():
+            self._take(link)
         books = self._books
         kept = books.quarantined()
         owned = [claim for number, claim in books.claims.items() if number not in kept]
         for claim in owned:
             if claim.owner == "draining" and claim.pins == 0:
                 text = f"claim {claim.number} has no pin any more but never came back"
-                self._findings.leak(claim.places, text)
+                self._findings.leak(claim.places, text, about=f"claim {claim.number}")
             elif self._closed:
                 text = f"claim {claim.number} is {claim.owner}'s although the engine is closed"
-                self._findings.leak(claim.places, text)
+                self._findings.leak(claim.places, text, about=f"claim {claim.number}")
         return EngineAudit(
             engine=self._engine,
             problems=tuple(self._findings.problems),
@@ -94,7 +119,7 @@ class Replay:
 
     def _check_seq(self, seq: int) -> None:
         self._findings.seq = seq
-        if seq != self._next_seq:
+        if seq != self._next_seq and not self._chain.is_sealed:
             self._findings.add("gap", f"expected event {self._next_seq}, found {seq}")
         self._next_seq = seq + 1
 
@@ -125,7 +150,9 @@ class Replay:
             pages=[],
             run=event.integer_or_none("run"),
             base=event.integer_or_none("base"),
+            turn=event.fields.get("turn"),
         )
+        self._facts.reserved(claim, event)
         if claim.number <= self._newest_claim:
             self._findings.add("order", f"the number of claim {claim.number} was used before")
         self._newest_claim = max(claim.number, self._newest_claim)
@@ -138,13 +165,15 @@ class Replay:
     def _grown(self, event: Event) -> None:
         claim = self._owned(event, "batch")
         if claim is not None:
+            self._facts.told_again(claim, event)
             self._books.take_pages(claim, event.integers("pages"))
 
     def _launched(self, event: Event) -> None:
         number, claims = event.integer("lease"), event.integers("claims")
         if number in self._books.leases:
             self._findings.add("order", f"lease {number} was launched twice")
-        self._books.leases[number] = Lease(claims)
+        self._books.leases[number] = Lease(claims, event.fields.get("step"))
+        self._facts.launched(number, claims, event)
         for each in claims:
             claim = self._books.claims.get(each)
             if claim is None or claim.owner != "batch":
@@ -169,17 +198,27 @@ class Replay:
         failed = event.text("outcome") != "ok"
         if lease.quarantined and not failed:
             self._findings.add("order", f"lease {number} landed well after its quarantine")
-        bases = [self._books.land_row(row, number, failed=failed) for row in rows]
+        self._facts.of_lease(lease, event)
+        bases = [self._land_row(row, number, failed=failed) for row in rows]
         unpinned = {base for base in bases if base is not None}
         if unpinned != set(event.integers("unpinned")):
             text = f"lease {number} unpinned {sorted(unpinned)}, the event differs"
             self._findings.add("mismatch", text)
+
+    def _land_row(self, row: Event, lease: int, *, failed: bool) -> int | None:
+        claim = self._books.claims.get(row.integer("claim"))
+        if claim is not None:
+            self._facts.row(claim, row, failed=failed)
+        return self._books.land_row(row, lease, failed=failed)
 
     def _quarantined(self, event: Event) -> None:
         lease = self._books.leases.get(event.integer("lease"))
         if lease is None:
             self._findings.add("order", "quarantine of a lease that wasn't launched")
         else:
+            self._facts.of_lease(lease, event)
+            if lease.quarantined:
+                self._findings.add("order", "a lease is put in quarantine once")
             lease.quarantined = True
 
     def _retyped(self, event: Event) -> None:
@@ -193,6 +232,7 @@ class Replay:
         if claim.position != event.integer("position"):
             text = f"{event.name}: claim {claim.number} is at {claim.position}"
             self._findings.add("mismatch", text)
+        self._facts.kept(claim, event)
         claim.owner = event.text("owner")
         claim.generation = event.integer("generation")
         claim.name = f"{event.text('to')}@{event.integer('version')}"
@@ -211,6 +251,7 @@ class Replay:
         if claim is None:
             self._books.give_back_wrongly(event)
             return
+        self._facts.told_again(claim, event)
         if claim.pins or claim.lease is not None:
             text = f"{event.name}: claim {claim.number} is pinned or in a lease"
             self._findings.add("double free", text)
@@ -223,6 +264,7 @@ class Replay:
         claim = self._owned(event, event.text("owner"))
         if claim is None:
             return
+        self._facts.told_again(claim, event)
         if claim.pins == 0 or claim.pins != event.integer("pins"):
             text = f"claim {claim.number} drains with {claim.pins} pins"
             self._findings.add("mismatch", text)
@@ -239,6 +281,7 @@ class Replay:
         self._books.give_back(claim, event)
 
     def _audited(self, event: Event) -> None:
+        self._facts.audited(event)
         for pool in (self._books.slots, self._books.pages):
             told = event.integer(f"free_{pool.what}s")
             text = f"the ledger counts {told} free {pool.what}s, the log {pool.free}"

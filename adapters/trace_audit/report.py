@@ -7,14 +7,27 @@ import attrs
 
 __all__ = ["EngineAudit", "Kind", "Problem", "TraceAudit"]
 
-Kind = Literal["alias", "double free", "leak", "gap", "run count", "order", "malformed", "mismatch"]
+Kind = Literal[
+    "alias",
+    "double free",
+    "leak",
+    "gap",
+    "changed",
+    "misplaced",
+    "run count",
+    "order",
+    "malformed",
+    "mismatch",
+]
 """What went wrong.
 
 ``alias``: a slot or page was taken while somebody owned it. ``double free``: something was given
 back that its giver didn't own, or not alone. ``leak``: something never came back. ``gap``: events
-are missing from the log. ``run count``: frozen pages were dropped while named, or kept while not.
-``order``: a verb that its claim's state forbids. ``malformed``: a field is missing or of the wrong
-type. ``mismatch``: the ledger's own figures differ from the replay's.
+are missing from the log. ``changed``: an event is not as it was written. ``misplaced``: an event
+stands twice, or not where it was written. ``run count``: frozen pages were dropped while named, or
+kept while not. ``order``: a verb that its claim's state forbids. ``malformed``: a field is missing
+or of the wrong type. ``mismatch``: an event says otherwise than those before it, or the ledger's
+own figures differ from the replay's.
 """
 
 
@@ -25,6 +38,8 @@ class Problem:
     seq: int
     kind: Kind
     text: str
+    about: str = ""
+    """The claim, lease, turn or actor whose event it is; else ``ledger`` or ``engine``."""
 
     def __str__(self) -> str:
         return f"seq {self.seq}: {self.kind}: {self.text}"

@@ -15,6 +15,10 @@ class LogWriter:
         self.engine = engine
         self.lines: list[str] = []
         self.seq = 0
+        self.slots: dict[int, int | None] = {}
+        self.positions: dict[int, int] = {}
+        self.generations: dict[int, int] = {}
+        self.of_slot: dict[int, int] = {}
         self.write("ledger.opened", slots=slots, pages=pages, page_size=4)
 
     def write(self, event: str, **fields: object) -> None:
@@ -24,6 +28,15 @@ class LogWriter:
             record["seq"] = self.seq
             self.seq += 1
         self.lines.append(json.dumps(record))
+
+    def next_generation(self, claim: int) -> int:
+        """What the ledger would count for the claim's next handle."""
+        slot = self.slots[claim]
+        if slot is None:
+            self.generations[claim] = self.generations.get(claim, 0) + 1
+        else:
+            self.generations[claim] = self.of_slot[slot] = self.of_slot.get(slot, 0) + 1
+        return self.generations[claim]
 
     def reserve(
         self,
@@ -36,11 +49,15 @@ class LogWriter:
         position: int = 0,
         base_name: str | None = None,
     ) -> None:
+        self.slots[claim] = slot
+        self.positions[claim] = position
+        if base is not None and base_name is None:
+            base_name = f"session-1@{base + 1}"
         self.write(
             "claim.reserved",
             claim=claim,
             slot=slot,
-            generation=claim + 1,
+            generation=self.next_generation(claim),
             pages=list(pages),
             run=run,
             base=base,
@@ -52,7 +69,8 @@ class LogWriter:
         )
 
     def launch(self, lease: int, *claims: int) -> None:
-        self.write("lease.launched", lease=lease, step=lease, claims=list(claims), slots=[])
+        slots = [self.slots.get(claim) for claim in claims]
+        self.write("lease.launched", lease=lease, step=lease, claims=list(claims), slots=slots)
 
     def land(
         self,
@@ -66,6 +84,7 @@ class LogWriter:
         unpinned: Sequence[int] = (),
         outcome: str = "ok",
     ) -> None:
+        self.positions[claim] = position
         row = {"claim": claim, "position": position, "frozen": frozen, "run": run, "parent": parent}
         self.write(
             "lease.landed",
@@ -111,7 +130,7 @@ class LogWriter:
             "claim.committed",
             claim=claim,
             slot=slot,
-            generation=claim + 50,
+            generation=self.next_generation(claim),
             owner="session",
             to="session-1",
             version=version,
@@ -136,10 +155,10 @@ class LogWriter:
             f"claim.{verb}",
             claim=claim,
             slot=slot,
-            generation=claim + 1,
+            generation=self.generations.get(claim, 1),
             owner=owner,
             turn=f"turn-{claim}",
-            position=0,
+            position=self.positions.get(claim, 0),
             returned_slot=slot,
             returned_pages=list(pages),
             dropped_runs=list(runs),

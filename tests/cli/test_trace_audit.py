@@ -138,7 +138,7 @@ def test_a_base_closed_under_a_copy_drains_and_comes_back_at_the_landing() -> No
     log.commit(0, 1, 3)
     log.reserve(1, 2, [11], base=0, position=3)
     log.launch(1, 1)
-    log.write("claim.drained", claim=0, slot=1, generation=50, owner="session", pins=1)
+    log.write("claim.drained", claim=0, slot=1, generation=2, owner="session", pins=1)
     log.land(1, 1, 4, frozen=[11], run=100, unpinned=[0])
     log.write("claim.drain_ended", claim=0, returned_slot=1, returned_pages=[10], dropped_runs=[])
     log.release("rolled_back", 1, 2, [11], runs=[100])
@@ -157,7 +157,7 @@ def test_a_drained_base_that_never_comes_back_is_a_leak() -> None:
     log.step(0, 0, 3)
     log.commit(0, 1, 3)
     log.reserve(1, 2, [11], base=0, position=3)
-    log.write("claim.drained", claim=0, slot=1, generation=50, owner="session", pins=1)
+    log.write("claim.drained", claim=0, slot=1, generation=2, owner="session", pins=1)
     log.release("rolled_back", 1, 2, [11], unpinned=0)
 
     audit = log.audit()

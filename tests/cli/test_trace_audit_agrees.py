@@ -19,6 +19,7 @@ from ownership import (
     Lease,
     Ledger,
     Need,
+    Owns,
     Refused,
     SessionOwned,
     StepFailed,
@@ -41,18 +42,23 @@ class Log:
 class Traffic:
     """Random verbs, in any order that the ledger allows."""
 
+    fresh: Owns[list[BatchOwned]]
+    landed: Owns[list[BatchOwned]]
+    broken: Owns[list[BatchOwned]]
+    states: Owns[dict[int, SessionOwned]]
+
     def __init__(self, seed: int, capacity: Capacity) -> None:
         self.draw = random.Random(seed)
         self.log = Log()
         self.ledger = Ledger(capacity, observer=self.log)
         self.batch = self.ledger.batch_port(SCHEDULER)
         self.session = self.ledger.session_port(SESSION)
-        self.fresh: list[BatchOwned] = []
-        self.landed: list[BatchOwned] = []
-        self.broken: list[BatchOwned] = []
+        self.fresh = []
+        self.landed = []
+        self.broken = []
         self.leases: list[Lease] = []
         self.lost: list[Lease] = []
-        self.states: dict[int, SessionOwned] = {}
+        self.states = {}
         self.step = 0
 
     def run(self, verbs: int) -> None:
@@ -70,14 +76,20 @@ class Traffic:
             self.fresh.append(claim)
 
     def launch(self) -> None:
-        claims = self.fresh + self.landed
-        rows = self.draw.sample(claims, min(len(claims), self.draw.randint(1, 4)))
-        fit = [claim for claim in rows if self.room(claim)]
-        if fit:
+        most = self.draw.randint(1, 4)
+        rows: list[BatchOwned] = []
+        for claims in (self.fresh, self.landed):
+            stay: list[BatchOwned] = []
+            while claims:
+                claim = claims.pop(self.draw.randrange(len(claims)))
+                if len(rows) < most and self.draw.random() < 0.5 and self.room(claim):
+                    rows.append(claim)
+                else:
+                    stay.append(claim)
+            claims.extend(stay)
+        if rows:
             self.step += 1
-            self.fresh = [claim for claim in self.fresh if claim not in fit]
-            self.landed = [claim for claim in self.landed if claim not in fit]
-            self.leases.append(self.batch.launch(fit, step=self.step))
+            self.leases.append(self.batch.launch(rows, step=self.step))
 
     def room(self, claim: BatchOwned) -> bool:
         position = self.ledger.view.position(claim)
@@ -125,9 +137,8 @@ class Traffic:
         for claims in (self.broken, self.fresh, self.landed):
             while claims:
                 self.batch.rollback(claims.pop())
-        for state in self.states.values():
-            self.session.close(state)
-        self.states.clear()
+        while self.states:
+            self.session.close(self.states.popitem()[1])
 
 
 CAPACITIES = [Capacity(6, 24, 4), Capacity(0, 24, 4), Capacity(6, 0, 4)]

@@ -32,6 +32,7 @@ class Pool:
     """Pages of four tokens; by default a model without slots, whose pages can be counted alone."""
 
     claims: Owns[dict[TurnId, BatchOwned]]
+    _fillers: Owns[list[BatchOwned]]
     states: Owns[list[SessionOwned]]
 
     def __init__(self, *, slots: int = 0, pages: int = 16) -> None:
@@ -40,6 +41,7 @@ class Pool:
         self.port = self.ledger.batch_port(SCHEDULER)
         self.roster = Roster()
         self.claims = {}
+        self._fillers = []
         self.states = []
         self._ports: dict[str, SessionPort] = {}
 
@@ -87,4 +89,4 @@ class Pool:
         if self.view.free_pages:
             claim = self.reserve(4 * self.view.free_pages, turn="filler")
             self.ledger.move(claim, SCHEDULER, CustodianId("elsewhere"), "test")
-            self._filler = claim
+            self._fillers.append(claim)

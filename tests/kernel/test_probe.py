@@ -84,7 +84,42 @@ def test_an_event_says_which_engine_and_when() -> None:
     logger = Logger()
     make_probe(logger).record("step.done", {"step": 3})
 
-    assert logger.events == [("step.done", {"engine": "engine-1", "at": 12.345679, "step": 3})]
+    ((event, fields),) = logger.events
+    assert (event, fields["engine"], fields["at"]) == ("step.done", "engine-1", 12.345679)
+    assert fields["step"] == 3
+
+
+def test_an_event_is_sealed_and_names_the_one_before_it() -> None:
+    """Whoever reads the log can tell what is missing from it, although it is not there to read."""
+    logger = Logger()
+    probe = make_probe(logger)
+    probe.record("ledger.opened", {"slots": 3})
+    probe.record("claim.grown", {"claim": 7, "turn": "t"})
+    probe.record("turn.ended", {"turn": "t"})
+
+    first, second, third = (fields for _, fields in logger.events)
+    assert first["after"] is None
+    assert second["after"] == (0, "ledger", first["check"])
+    assert third["after"] == (1, "claim 7", second["check"])
+    assert len({fields["check"] for fields in (first, second, third)}) == 3
+
+
+def test_an_event_that_the_logger_refused_is_named_by_the_next() -> None:
+    """A full disk loses events; the audit should say whose."""
+    logger = Logger()
+    probe = make_probe(logger)
+
+    def refuse(event: str, **fields: Any) -> None:
+        raise OSError("disk full")
+
+    sound, probe._log = probe._log, refuse  # pyright: ignore[reportPrivateUsage]  # a disk that fills
+    probe.record("claim.grown", {"claim": 7})
+    probe._log = sound  # pyright: ignore[reportPrivateUsage]  # and is emptied
+    probe.record("claim.grown", {"claim": 8})
+
+    ((_, fields),) = logger.events
+    assert fields["after"][:2] == (0, "claim 7")
+    assert probe.lost == 1
 
 
 def test_the_events_of_a_turn_carry_its_callers_context() -> None:

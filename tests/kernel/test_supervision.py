@@ -249,7 +249,7 @@ def test_a_death_in_a_handler_leaves_a_landed_claim_to_nobody() -> None:
     lease = port.launch([reserve(port)], step=1)
 
     def land_and_die(message: object) -> None:
-        a.seen.append(port.land(lease, Absorbed((1,))))
+        a.kept.extend(port.land(lease, Absorbed((1,))))
         raise RuntimeError("planted")
 
     a.on = land_and_die

@@ -9,7 +9,17 @@ from kernel.actor import Actor, Address, AnyActor, System
 from kernel.dispatcher import Dispatcher
 from kernel.environment import Environment
 from kernel.supervision import Child, RestartIntensity
-from ownership import ZEROS, BatchOwned, BatchPort, Capacity, CustodianId, Ledger, Need, Refused
+from ownership import (
+    ZEROS,
+    BatchOwned,
+    BatchPort,
+    Capacity,
+    CustodianId,
+    Ledger,
+    Need,
+    Owns,
+    Refused,
+)
 
 __all__ = ["CALLER", "Clock", "Note", "Parcel", "Recorder", "Stack", "Toy", "reserve"]
 
@@ -67,8 +77,11 @@ class Recorder:
 class Toy(Actor[Any]):
     """Keeps what it gets, and does what the test tells it to."""
 
+    kept: Owns[list[BatchOwned]]
+
     def __init__(self, name: str, system: System, *, mail_bound: int = 1000) -> None:
         super().__init__(CustodianId(name), system, mail_bound=mail_bound)
+        self.kept = []
         self.seen: list[Any] = []
         self.refused: list[tuple[Any, BaseException]] = []
         self.abandoned_for: list[BaseException] = []

@@ -1,5 +1,6 @@
 """A planted bug: one line of the real code, changed in a copy of the tree."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import attrs
 __all__ = ["ROOT", "Mutant", "mutated_copy"]
 
 ROOT = Path(__file__).parent.parent.parent
-COPIED = ("ownership", "kernel", "adapters", "tests", "pyproject.toml")
+COPIED = ("ownership", "kernel", "adapters", "tests", "pyproject.toml", ".mypy_cache")
 
 
 @attrs.frozen
@@ -49,17 +50,23 @@ class Mutant:
 
 
 @contextmanager
-def mutated_copy(*mutants: Mutant) -> Iterator[Path]:
+def mutated_copy(*mutants: Mutant, source: Path = ROOT) -> Iterator[Path]:
     """A copy of the tree with the bugs in it; run with it as the first entry of ``PYTHONPATH``."""
     with tempfile.TemporaryDirectory(prefix="tenure-mutant-") as name:
         root = Path(name)
         for part in COPIED:
-            source = ROOT / part
-            if source.is_dir():
-                ignore = shutil.ignore_patterns("__pycache__", "*.safetensors")
-                shutil.copytree(source, root / part, ignore=ignore)
-            else:
-                shutil.copy(source, root / part)
+            if (source / part).is_dir():
+                shutil.copytree(source / part, root / part, copy_function=_copy, symlinks=True)
+            elif (source / part).exists():
+                shutil.copy2(source / part, root / part)
         for mutant in mutants:
             mutant.apply(root)
         yield root
+
+
+def _copy(source: str, target: str) -> None:
+    """Times are kept, so that compiled files stay good; weights are too large to copy."""
+    if source.endswith(".safetensors"):
+        os.symlink(source, target)
+    else:
+        shutil.copy2(source, target)

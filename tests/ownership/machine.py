@@ -1,7 +1,7 @@
 """Random verbs against a model: every witness is asked after every step."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -111,7 +111,8 @@ class Machine(World):
         self.flights.remove(flight)
         if not flight.has_run:
             self.memory.run(flight.step, fails=fails)
-        handles = self.batch.land(flight.lease, StepFailed("it broke") if fails else done)
+        outcome = StepFailed("it broke") if fails else done
+        handles: Sequence[object] = self.batch.land(flight.lease, outcome)
         assert list(handles) == [row.handle for row in flight.rows]
         for row, tokens in zip(flight.rows, flight.tokens, strict=True):
             row.is_landed, row.is_undefined = True, fails
@@ -130,8 +131,8 @@ class Machine(World):
 
     def _rolled_back(self, row: Working) -> None:
         self.working.remove(row)
+        self.note_spent(row.handle)
         self.batch.rollback(row.handle)
-        self.spent.append(row.handle)
 
     def commit(self) -> None:
         row = self._likely_kept()
@@ -152,7 +153,7 @@ class Machine(World):
             return
         assert self._may_be_kept(row)
         self.working.remove(row)
-        self.spent.append(row.handle)
+        self.note_spent(row.handle)
         if old is not None:
             assert old.name == row.base
             self.resting.remove(old)
@@ -176,7 +177,7 @@ class Machine(World):
             return
         state = self.cache.admit(row.handle)
         self.working.remove(row)
-        self.spent.append(row.handle)
+        self.note_spent(row.handle)
         name = self.ledger.view.describe(state).name
         assert name is not None
         self.resting.append(Resting(state, name, row.history, CACHE))
@@ -240,7 +241,8 @@ class Machine(World):
         """All lands and ends, and everything is free."""
         for flight in self.flights:
             self.working += flight.rows
-            self.batch.land(flight.lease, StepFailed("it is over"))
+            handles: Sequence[object] = self.batch.land(flight.lease, StepFailed("it is over"))
+            assert len(handles) == len(flight.rows)
         for state in list(self.resting):
             self._ended(state)
         for row in list(self.working):

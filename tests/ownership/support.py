@@ -13,6 +13,7 @@ from ownership import (
     BatchPort,
     CachePort,
     Capacity,
+    Consume,
     CustodianId,
     Ledger,
     Need,
@@ -89,13 +90,17 @@ class Desk:
         return claim
 
     def committed(
-        self, tokens: int, base: Base = ZEROS, replaces: SessionOwned | None = None
+        self, tokens: int, base: Base = ZEROS, replaces: Consume[SessionOwned | None] = None
     ) -> SessionOwned:
         """A state of ``SESSION`` that absorbed ``tokens`` beyond its base."""
         working = self.hand(self.working(tokens, base))
         state = self.session.commit(working, replaces=replaces)
-        self.kept.append(state)
+        self.keep(state)
         return state
+
+    def keep(self, handle: object) -> None:
+        """Let a handle live on, whoever owns it."""
+        self.kept.append(handle)
 
     def name(self, version: int | None = None, holder: CustodianId = SESSION) -> BaseName:
         return BaseName(holder, self.session.version if version is None else version)

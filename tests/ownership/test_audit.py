@@ -11,6 +11,7 @@ from ownership import (
     Content,
     CustodianId,
     Lease,
+    Owns,
     SessionOwned,
     SlotIndex,
 )
@@ -26,8 +27,8 @@ class Scene:
 
     desk: Desk
     book: Book
-    state: SessionOwned
-    copying: BatchOwned
+    state: Owns[SessionOwned]
+    copying: Owns[BatchOwned]
     lease: Lease
 
     @property
@@ -156,8 +157,9 @@ def change_a_kind(scene: Scene) -> None:
 
 
 def leave_a_spent_handle_live(scene: Scene) -> None:
-    stray = issue_session(scene.resting)
-    scene.desk.kept.append(stray)
+    issue: Callable[[ClaimRecord], object] = issue_session
+    stray = issue(scene.resting)
+    scene.desk.keep(stray)
     scene.book.live[id(stray)] = scene.resting
 
 

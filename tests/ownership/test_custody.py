@@ -161,10 +161,10 @@ def test_a_handle_of_an_earlier_owner_is_told_who_came_after(desk: Desk) -> None
 
 
 def untyped_calls(desk: Desk) -> list[tuple[Callable[..., object], tuple[object, ...], str]]:
-    state = desk.committed(3)
-    claim = desk.reserve(3)
-    cached = desk.cache.admit(desk.hand(desk.working(3), CACHE))
-    lease = desk.batch.launch([desk.reserve(3)], step=1)
+    state: object = desk.committed(3)
+    claim: object = desk.reserve(3)
+    cached: object = desk.cache.admit(desk.hand(desk.working(3), CACHE))
+    lease: object = desk.batch.launch([desk.reserve(3)], step=1)
     ended = StepFailed("it broke")
     closed = "a SessionOwned ends by SessionPort.close, or replaced by SessionPort.commit"
     given_back = "a BatchOwned ends by rollback, commit or admit"

@@ -6,11 +6,14 @@ from ownership import (
     BaseChanged,
     BaseName,
     BatchOwned,
+    CacheOwned,
+    Consume,
     Content,
     Kind,
     LedgerError,
     Need,
     Refused,
+    SessionOwned,
     StaleHandle,
     StepFailed,
 )
@@ -179,11 +182,10 @@ def test_only_a_landed_claim_is_kept(desk: Desk, verb: str, content: Content) ->
     assert snapshot(desk.ledger) == before
 
 
-def _keep(desk: Desk, verb: str, claim: BatchOwned) -> None:
+def _keep(desk: Desk, verb: str, claim: Consume[BatchOwned]) -> SessionOwned | CacheOwned:
     if verb == "commit":
-        desk.session.commit(claim, replaces=None)
-    else:
-        desk.cache.admit(claim)
+        return desk.session.commit(claim, replaces=None)
+    return desk.cache.admit(claim)
 
 
 def test_admit_and_evict_are_the_caches_commit_and_close(desk: Desk) -> None:

@@ -1,6 +1,7 @@
 """Placements: what the device is told of each row of a launched step."""
 
 from ownership import (
+    DEVICE,
     NO_SLOT,
     Absorbed,
     CopyFrom,
@@ -26,7 +27,7 @@ def test_placements_tell_the_device_what_each_row_reads_and_writes(desk: Desk) -
     lease = desk.batch.launch(claims, step=2)
 
     kept, copied, cleared = desk.ledger.view.placements(lease)
-    one, two, three = (desk.ledger.view.describe(claim) for claim in claims)
+    one, two, three = desk.ledger.view.held_by(DEVICE)
     assert kept == Placement(SlotIndex(1), "kept", 3, list(one.pages), None)
     tail = TailCopy(desk.ledger.view.held_by(desk.name().holder)[0].pages[1], two.pages[1])
     assert copied == Placement(SlotIndex(2), CopyFrom(SlotIndex(0)), 6, list(two.pages), tail)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ownership import BaseName, ReleaseSimulation, StaleHandle
+from ownership import BaseName, BatchOwned, ReleaseSimulation, StaleHandle
 from tests.ownership.support import CACHE, Desk, open_desk, snapshot
 
 
@@ -81,11 +81,13 @@ def test_the_last_pin_of_a_draining_base_gives_the_base_as_well(desk: Desk) -> N
 def test_a_claim_on_the_device_counts_as_if_it_had_landed(desk: Desk) -> None:
     """Victims are chosen while a step runs; they give once it lands."""
     claim = desk.working(3, covers=9)
+    victim: object = claim
     lease = desk.batch.launch([claim], step=1)
-    assert gain(desk.ledger.view.simulate().claim(claim)) == (1, 3)
+    assert isinstance(victim, BatchOwned)
+    assert gain(desk.ledger.view.simulate().claim(victim)) == (1, 3)
 
     desk.ledger.quarantine(lease)
-    assert gain(desk.ledger.view.simulate().claim(claim)) == (0, 0)
+    assert gain(desk.ledger.view.simulate().claim(victim)) == (0, 0)
 
 
 def test_without_slots_only_pages_are_gained() -> None:

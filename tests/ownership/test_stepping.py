@@ -22,7 +22,7 @@ def test_launched_claims_are_the_devices_and_come_back_in_row_order(desk: Desk) 
     """The same handle objects: whoever kept one by turn id still has it."""
     claims = [desk.reserve(8) for _ in range(3)]
     lease = desk.batch.launch(claims, step=1)
-    assert {desk.ledger.view.describe(claim).custodian for claim in claims} == {DEVICE}
+    assert len(desk.ledger.view.held_by(DEVICE)) == 3
     desk.check()
 
     landed = desk.batch.land(lease, Absorbed((1, 2, 3)))

@@ -1,7 +1,7 @@
 """What random verbs act on, and the witnesses that judge every step."""
 
 import itertools
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
@@ -16,6 +16,7 @@ from ownership import (
     CustodianId,
     Lease,
     Ledger,
+    Owns,
     SessionOwned,
     SessionPort,
 )
@@ -33,7 +34,7 @@ SESSIONS = (CustodianId("session:a"), CustodianId("session:b"))
 class Working:
     """What the model knows of a working claim."""
 
-    handle: BatchOwned
+    handle: Owns[BatchOwned]
     history: tuple[int, ...]
     base: Base
     is_undefined: bool = False
@@ -44,7 +45,7 @@ class Working:
 class Resting:
     """What the model knows of a state at rest."""
 
-    handle: SessionOwned | CacheOwned
+    handle: Owns[SessionOwned | CacheOwned]
     name: BaseName
     history: tuple[int, ...]
     holder: CustodianId
@@ -70,7 +71,7 @@ class World:
         self.working: list[Working] = []
         self.resting: list[Resting] = []
         self.flights: list[Flight] = []
-        self.spent: list[BatchOwned] = []
+        self.spent: list[Any] = []
         self.tokens = itertools.count()
         self.replay = Replay()
         pages = choose.one([0, 6, 14, 40])
@@ -84,6 +85,10 @@ class World:
         self.sessions: dict[CustodianId, SessionPort] = {
             name: self.ledger.session_port(name) for name in SESSIONS
         }
+
+    def note_spent(self, handle: object) -> None:
+        """Keep a handle that is about to be spent, to be used once more by mistake."""
+        self.spent.append(handle)
 
     def the_audit_finds_nothing(self) -> None:
         report = self.ledger.audit()

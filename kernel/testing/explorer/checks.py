@@ -1,0 +1,206 @@
+"""What the explorer asks of each new state, beside the invariants of any kernel.
+
+The kernel's own accounts are in :mod:`kernel.testing.invariants`. Here they are compared with
+what the device's memory holds, with the sequential reference, and with the state before.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from kernel.session import SessionActor
+from kernel.testing.explorer.callers import Asked, Caller
+from kernel.testing.explorer.events import Event
+from kernel.testing.explorer.forms import field
+from kernel.testing.explorer.reference import Reference
+from kernel.testing.explorer.stage import Stage
+from kernel.testing.invariants import Broken, all_free, always, at_rest
+from kernel.turn import OpenTurn
+from ownership import ClaimHandle, Content, NoSlot
+
+__all__ = ["Before", "Checker"]
+
+_MOVERS = {
+    "TurnFinished": "a commit",
+    "PhaseAbsorbed": "a commit",
+    "GiveUp": "a give-up",
+    "InterruptTurn": "a fallback",
+    "CloseSession": "a close",
+    "ForgetIdle": "a close",
+}
+"""Messages in whose handling a session's committed position may move."""
+
+
+@attrs.frozen
+class Before:
+    """What a transition is judged by."""
+
+    committed: dict[str, tuple[int, int] | None]
+    head: str
+    """Class of the message that is about to be handled."""
+
+    @classmethod
+    def of(cls, stage: Stage, event: Event) -> "Before":
+        head = stage.head(event.who) if event.kind in ("deliver", "crash") else None
+        return cls(
+            {actor.name: _committed(stage, actor) for actor in stage.core.sessions.values()},
+            type(head).__name__,
+        )
+
+
+def _committed(stage: Stage, actor: SessionActor) -> tuple[int, int] | None:
+    state = actor.state.state
+    if state is None:
+        return None
+    view = stage.core.ledger.view.describe(state)
+    return (view.claim, view.position)
+
+
+@attrs.define(eq=False)
+class Checker:
+    """Finds what is broken."""
+
+    reference: Reference
+
+    def transition(self, stage: Stage, event: Event, before: Before) -> Iterator[Broken]:
+        """A committed position moves by a commit, a give-up, a fallback or an end, and no other."""
+        for actor in stage.core.sessions.values():
+            was = before.committed.get(actor.name)
+            now = _committed(stage, actor)
+            if was == now or (was is None and actor.name not in before.committed):
+                continue
+            is_ours = event.who == actor.name and before.head in _MOVERS
+            if not is_ours and event.kind != "stop":
+                yield Broken(
+                    "a committed position moves by a commit alone",
+                    f"{actor.name} was at {was}, is at {now} after {before.head}",
+                )
+
+    def state(self, stage: Stage) -> Iterator[Broken]:
+        """What holds in each state."""
+        yield from always(stage.core, deaths=stage.deaths, reclaims=stage.reclaims)
+        for wrong in stage.device.memory.wrong:
+            yield Broken("a row starts from its own state", wrong)
+        yield from self._contents(stage)
+        yield from self._memory_in_use(stage)
+        yield from self._tokens(stage)
+        for caller in stage.callers:
+            if caller.actor is not None:
+                yield from self._log(caller, caller.actor)
+
+    def rest(self, stage: Stage) -> Iterator[Broken]:
+        """What holds in a quiescent state."""
+        yield from at_rest(stage.core)
+        yield from self._answers(stage)
+
+    def end(self, stage: Stage) -> Iterator[Broken]:
+        """What holds after the engine was stopped."""
+        yield from all_free(stage.core)
+        yield from self._answers(stage)
+
+    def _answers(self, stage: Stage) -> Iterator[Broken]:
+        for caller in stage.callers:
+            for unanswered in caller.unanswered():
+                yield Broken("every caller is answered", unanswered)
+
+    def _contents(self, stage: Stage) -> Iterator[Broken]:
+        for actor in stage.core.sessions.values():
+            for handle in (actor.state.state, actor.state.checkpoint):
+                if handle is not None:
+                    yield from self._content(stage, handle, actor.state.log, actor.name)
+        scheduler = stage.core.scheduler
+        if scheduler is None:
+            return
+        for name, claim in scheduler.claims.items():
+            turn = scheduler.roster.get(name)
+            if turn is not None:
+                yield from self._content(stage, claim, turn.tokens(0, turn.known_len), name)
+
+    def _content(
+        self, stage: Stage, handle: ClaimHandle, tokens: Sequence[int], whose: str
+    ) -> Iterator[Broken]:
+        view = stage.core.ledger.view.describe(handle)
+        if view.content is not Content.VALID:
+            return
+        memory = stage.device.memory
+        wanted = tuple(tokens[: view.position])
+        if not isinstance(view.slot, NoSlot) and memory.slots.get(view.slot) != wanted:
+            yield Broken(
+                "a state holds its own history",
+                f"slot {view.slot} of {whose} holds {memory.slots.get(view.slot)}, not {wanted}",
+            )
+        if view.pages and memory.prefix(view.pages, view.position) != wanted:
+            yield Broken(
+                "a state holds its own history", f"pages {view.pages} of {whose} are not {wanted}"
+            )
+
+    def _memory_in_use(self, stage: Stage) -> Iterator[Broken]:
+        """Nothing that a step may touch is free, or somebody else's."""
+        book = field(stage.core.ledger, "_book")
+        for held in stage.device.held:
+            number = held.step.step
+            slots, pages = held.touched_slots, held.written_pages
+            own = [
+                record
+                for record in book.claims.values()
+                if record.step is not None and record.step.number == number
+            ]
+            lent = [record.base for record in own if record.base is not None]
+            for slot in slots & set(book.free_slots):
+                yield Broken(
+                    "a step keeps what it touches", f"slot {slot} of step {number} is free"
+                )
+            for page in pages & set(book.free_pages):
+                yield Broken(
+                    "a step keeps what it touches", f"page {page} of step {number} is free"
+                )
+            for record in book.claims.values():
+                if record in own or record in lent:
+                    continue
+                if record.slot in slots or pages.intersection(record.page_table):
+                    yield Broken(
+                        "a step keeps what it touches",
+                        f"step {number} may touch {record.place()} of {record.custodian}",
+                    )
+
+    def _tokens(self, stage: Stage) -> Iterator[Broken]:
+        scheduler = stage.core.scheduler
+        for turn in scheduler.roster if scheduler is not None else ():
+            yield from self._drawn(turn)
+
+    def _drawn(self, turn: OpenTurn) -> Iterator[Broken]:
+        known = tuple(turn.tokens(0, turn.known_len))
+        begins = turn.history_len + turn.input_len
+        for place in range(begins, len(known)):
+            right = self.reference.next_token(known[:place])
+            if known[place] != right:
+                yield Broken(
+                    "tokens are those of the reference",
+                    f"{turn.id} drew {known[place]} after {known[:place]}, not {right}",
+                )
+                return
+        if turn.output.tokens != list(known[begins:]):
+            yield Broken(
+                "tokens are those of the reference",
+                f"{turn.id} has told {turn.output.tokens}, and goes on from {known[begins:]}",
+            )
+
+    def _log(self, caller: Caller, actor: SessionActor) -> Iterator[Broken]:
+        """A session's log is what its callers were told, in order."""
+        if actor.active is not None or actor.is_closed or len(actor.mailbox) or actor.waiting:
+            return
+        wanted = list(caller.before)
+        for asked in caller.asked:
+            wanted += _told(asked)
+        if list(actor.state.log) != wanted:
+            yield Broken(
+                "a log is what was told",
+                f"{actor.name} has {list(actor.state.log)}, its caller knows {wanted}",
+            )
+
+
+def _told(asked: Asked) -> list[int]:
+    kept = asked.kept
+    if kept is None:
+        return []
+    return [*asked.request.tokens, *asked.request.output.tokens[:kept]]

@@ -1,0 +1,217 @@
+"""What the explorer has seen: the rare meetings that a world is there for, counted by name.
+
+Properties of the kind *sometimes* keep it from passing by visiting nothing. A world names those
+that it must have seen; the names are the keys of the report.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from kernel.ids import SCHEDULER
+from kernel.messages import (
+    Cancel,
+    CancelTurn,
+    CloseSession,
+    GiveUp,
+    Interrupt,
+    InterruptTurn,
+    LaunchStep,
+    PhaseAbsorbed,
+    StepCompleted,
+    StepLanded,
+    Tick,
+    TurnFinished,
+    WorkerEnded,
+)
+from kernel.session import SessionActor
+from kernel.step import StepDone
+from kernel.testing.explorer.events import Event
+from kernel.testing.explorer.forms import field
+from kernel.testing.explorer.stage import Stage
+from kernel.turn import TurnState
+
+__all__ = ["Sighting", "after", "before"]
+
+
+@attrs.frozen
+class Sighting:
+    """What was counted before an event, to be compared after it."""
+
+    names: tuple[str, ...]
+    preemptions: int
+    head: object
+    grows: int
+    commits: int
+
+
+def before(stage: Stage, event: Event) -> Sighting:
+    """Look at an event that is about to happen."""
+    head = stage.head(event.who) if event.kind in ("deliver", "crash") else None
+    names = (
+        tuple(_of_message(stage, event, head))
+        if head is not None
+        else tuple(_of_event(stage, event))
+    )
+    scheduler = stage.core.scheduler
+    grows = 0 if scheduler is None else len(field(scheduler, "_work").grows)
+    counters = stage.core.ledger.view.counters
+    return Sighting(names, stage.core.counters.preemptions, head, grows, counters.commits)
+
+
+def after(stage: Stage, event: Event, seen: Sighting) -> Iterator[str]:
+    """What an event has turned out to be."""
+    yield from seen.names
+    core = stage.core
+    if core.counters.preemptions > seen.preemptions:
+        yield "preempted by growth" if seen.grows else "preempted"
+    if isinstance(seen.head, Tick) and event.kind == "deliver" and core.scheduler is not None:
+        for turn in core.scheduler.roster.waiting:
+            yield "refused first turn" if turn.history_len == 0 else "refused later turn"
+    if core.ledger.view.draining_slots:
+        yield "a base drains"
+    if event.kind == "crash":
+        yield from _of_crash(stage)
+    if isinstance(seen.head, TurnFinished | PhaseAbsorbed) and event.kind == "deliver":
+        yield from _of_claim(stage, seen)
+    if any(run.count > 1 for run in field(core.ledger, "_book").runs.alive.values()):
+        yield "a run is shared"
+    if core.failure is not None:
+        yield f"the engine failed: {type(core.failure).__name__}"
+
+
+def _of_crash(stage: Stage) -> Iterator[str]:
+    *passed, last = stage.planter.moments
+    posts = sum(moment.startswith("after the post") for moment in passed)
+    if last.startswith("before it handles"):
+        yield "death before a handler's first post"
+    elif last.startswith("after the post"):
+        yield "death after a handler's first post" if not posts else "death after a later post"
+    elif last.startswith("before the post") and posts:
+        yield "kill between two posts"
+
+
+def _of_claim(stage: Stage, seen: Sighting) -> Iterator[str]:
+    if stage.core.ledger.view.counters.commits == seen.commits:
+        yield "a finished claim is rolled back"
+
+
+def _of_event(stage: Stage, event: Event) -> Iterator[str]:
+    match event.kind:
+        case "complete" if event.detail == "late":
+            yield "quarantine and late completion"
+        case "complete" if event.detail in ("failed", "lost"):
+            yield f"step {event.detail}"
+        case "alarm":
+            yield f"alarm: {event.who}"
+        case "kill":
+            yield f"kill of {event.who.partition(':')[0]}"
+        case "overdue":
+            yield f"step overdue: {event.detail}"
+        case "stop" | "shutdown":
+            if stage.device.held:
+                yield f"{event.kind} in flight"
+        case "start":
+            yield from _of_start(stage, event)
+        case _:
+            return
+
+
+def _of_start(stage: Stage, event: Event) -> Iterator[str]:
+    caller = stage.caller(event.who)
+    parent = caller.plan.fork_of
+    if parent is not None and caller.actor is None:
+        actor = stage.caller(parent).actor
+        if actor is not None and not actor.is_closed:
+            has_state = actor.state.state is not None
+            yield "fork of a state" if has_state else "fork of a parent without a state"
+            if actor.state.absorbed and not has_state:
+                yield "fork of a parent that gave up"
+            if actor.active is not None:
+                yield "fork while the parent's turn runs"
+
+
+def _of_message(stage: Stage, event: Event, head: object) -> Iterator[str]:
+    actor: Any = next(one for one in stage.core.dispatcher.actors() if one.name == event.who)
+    if isinstance(actor, SessionActor):
+        yield from _at_session(stage, actor, head)
+    elif event.who == SCHEDULER:
+        yield from _at_scheduler(actor, head)
+    elif isinstance(head, LaunchStep):
+        if any(place.tail_copy for place in stage.core.ledger.view.placements(head.lease)):
+            yield "a tail is copied"
+    elif isinstance(head, WorkerEnded):
+        yield "an abandoned worker has ended"
+    elif isinstance(head, StepCompleted) and head.step not in actor.leases:
+        yield "a step completes after its pool's death"
+
+
+def _at_session(stage: Stage, actor: SessionActor, head: object) -> Iterator[str]:
+    active = actor.active
+    scheduler = stage.core.scheduler
+    turn = None if active is None or scheduler is None else scheduler.roster.get(active.id)
+    match head:
+        case CloseSession() if turn is not None and turn.in_flight:
+            yield "close in flight"
+        case CloseSession() if turn is not None and turn.state is TurnState.WAITING:
+            yield "close of a queued turn"
+        case CancelTurn() if actor.waiting.find(head.turn) is not None:
+            yield "cancel of a turn that waits in its session"
+        case TurnFinished() if active is None or active.id != head.turn:
+            yield "late claim rolled back"
+        case PhaseAbsorbed() if active is None or active.id != head.turn:
+            yield "late phase rolled back"
+        case PhaseAbsorbed():
+            yield "first phase committed"
+        case GiveUp():
+            yield from _of_give_up(actor, head)
+        case InterruptTurn() if active is None and actor.state.last is not None:
+            yield "late interrupt"
+            if head.keep is not None and head.keep < actor.state.last.kept:
+                yield "late interrupt cuts"
+        case _:
+            return
+
+
+def _of_give_up(actor: SessionActor, head: GiveUp) -> Iterator[str]:
+    state = actor.state
+    if state.checkpoint is not None and head.base.version == field(state, "_checkpoint_version"):
+        yield "checkpoint dropped"
+    elif state.state is not None and head.base.version == field(state, "_state_version"):
+        yield "state given up"
+        if actor.active is not None:
+            yield "a state given up while its turn is open"
+    else:
+        yield "asked for a state that is gone"
+
+
+def _at_scheduler(scheduler: Any, head: object) -> Iterator[str]:
+    match head:
+        case Cancel() | Interrupt():
+            turn = scheduler.roster.get(head.turn)
+            if turn is not None:
+                yield from _cut_short(turn, head)
+        case StepLanded():
+            flight = scheduler.flight
+            if flight is None or flight.lease is not head.lease:
+                yield "a step lands that nobody waits for"
+            if not isinstance(head.report, StepDone):
+                yield "a step lands as failed"
+        case _:
+            return
+
+
+def _cut_short(turn: Any, head: Cancel | Interrupt) -> Iterator[str]:
+    what = "cancel" if isinstance(head, Cancel) else "interrupt"
+    if turn.in_flight:
+        yield f"{what} in flight"
+    elif turn.state is TurnState.WAITING:
+        yield f"{what} of a queued turn"
+    elif turn.state is TurnState.COMMITTING:
+        yield f"{what} between two phases"
+    if turn.output.preemptions and turn.state is TurnState.WAITING:
+        yield f"preempt then {what}"
+    if isinstance(head, Interrupt) and turn.state is TurnState.RUNNING:
+        is_below = turn.position < turn.history_len + turn.input_len
+        yield "interrupt below a chunk" if is_below else "interrupt above a chunk"

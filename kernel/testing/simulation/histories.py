@@ -1,0 +1,147 @@
+"""What each session's history must be, by what callers were told alone; and every turn that was.
+
+A session's history is the input and the kept tokens of its turns that ended without an error, in
+the order in which they ended, less what late interrupts cut off. The kernel's own log is compared
+with that at every end, and what a turn starts from at every submit.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from kernel.core import Core
+from kernel.errors import SessionLost
+from kernel.ids import session_custodian
+from kernel.messages import InterruptTurn
+from kernel.output_buffer import TurnEnd
+from kernel.session import SessionActor
+from kernel.turn import OpenTurn, TurnRequest
+from ownership import CustodianId
+
+__all__ = ["Histories", "TurnRecord"]
+
+
+@attrs.define(eq=False)
+class TurnRecord:
+    """One turn that reached the scheduler."""
+
+    session: CustodianId
+    turn: OpenTurn
+    context: tuple[int, ...]
+    """The history that it started from, and its input."""
+    arrived: int
+    """Steps that had been launched when it was submitted."""
+    ended: int | None = None
+    """Steps that had been launched when its caller was told its end."""
+    tokens: tuple[int, ...] = ()
+    """All that was drawn for it, kept or not."""
+
+
+@attrs.frozen
+class _Last:
+    """The turn that ended last, for a late interrupt."""
+
+    request: TurnRequest
+    before: int
+    """Length of the history up to its first generated token."""
+    kept: int
+
+
+class Histories:
+    """The model of every session of one engine."""
+
+    def __init__(self, core: Core, fail: Callable[[str, str], None]) -> None:
+        self._core = core
+        self._fail = fail
+        self._models: dict[CustodianId, list[int]] = {}
+        self._last: dict[CustodianId, _Last] = {}
+        self._open: dict[str, TurnRecord] = {}
+        self.turns: list[TurnRecord] = []
+
+    @property
+    def open_turns(self) -> Sequence[TurnRecord]:
+        """Turns at the scheduler whose callers have not been told an end."""
+        return list(self._open.values())
+
+    def session_born(self, actor: SessionActor) -> None:
+        """A new session has no history; a fork takes its parent's of that moment."""
+        name = actor.name
+        self._models[name] = []
+        self._last.pop(name, None)
+        inherit = actor.inherit
+
+        def inherit_both(parent: SessionActor) -> None:
+            inherit(parent)
+            self._models[name] = list(self._models[parent.name])
+            self._compare(actor, "a fork")
+
+        _replace(actor, "inherit", inherit_both)
+
+    def started(self, session: CustodianId, request: TurnRequest) -> None:
+        """A caller asks for a turn; its end will be heard of."""
+        finish = request.output.finish
+
+        def finish_and_note(end: TurnEnd) -> None:
+            is_first = request.output.end is None
+            finish(end)
+            if is_first:
+                self._ended(session, request, end)
+
+        _replace(request.output, "finish", finish_and_note)
+
+    def submitted(self, turn: OpenTurn) -> None:
+        """A turn goes to the scheduler, with all that it starts from."""
+        self._last.pop(turn.session, None)
+        context = tuple(turn.tokens(0, turn.known_len))
+        expected = (*self._models.get(turn.session, ()), *turn.new[: turn.input_len])
+        if context != expected:
+            self._fail("history", f"{turn.id} starts from {context}, not from {expected}")
+        record = TurnRecord(turn.session, turn, context, self._core.counters.steps)
+        self._open[turn.id] = record
+        self.turns.append(record)
+
+    def interrupted(self, actor: SessionActor, message: InterruptTurn) -> None:
+        """A session has handled an interrupt, which may have cut its last turn."""
+        last, keep = self._last.get(actor.name), message.keep
+        if last is None or message.is_leaving or keep is None or actor.active is not None:
+            return
+        if message.turn not in (None, last.request.id):
+            return
+        if 0 <= keep <= min(last.kept, last.request.output.delivered):
+            del self._models[actor.name][last.before + keep :]
+            self._last[actor.name] = attrs.evolve(last, kept=keep)
+        self._compare(actor, "a late interrupt")
+
+    def _ended(self, session: CustodianId, request: TurnRequest, end: TurnEnd) -> None:
+        record = self._open.pop(request.id, None)
+        if record is not None:
+            record.ended = self._core.counters.steps
+            record.tokens = tuple(request.output.tokens)
+        model = self._models.get(session)
+        if model is None:
+            return
+        if end.error is None:
+            model += request.tokens
+            self._last[session] = _Last(request, len(model), end.kept)
+            model += request.output.tokens[: end.kept]
+        if isinstance(end.error, SessionLost):
+            return
+        for actor in self._core.sessions.values():
+            if actor.name == session:
+                self._compare(actor, request.id)
+
+    def _compare(self, actor: SessionActor, after: str) -> None:
+        model = self._models[actor.name]
+        if actor.state.log.tolist() != model:
+            log = actor.state.log.tolist()
+            self._fail("history", f"after {after} the log of {actor.name} is {log}, not {model}")
+
+    def of(self, session_id: Any) -> list[int]:
+        """The history that a session must have."""
+        return self._models[session_custodian(session_id)]
+
+
+def _replace(whose: object, name: str, method: Callable[..., Any]) -> None:
+    """Listen in on one object's method; its class is left alone."""
+    setattr(whose, name, method)

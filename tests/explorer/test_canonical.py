@@ -1,0 +1,188 @@
+"""The canonical form: what is alike is one state, and what is not is never taken for one."""
+
+from typing import get_args
+
+import attrs
+import pytest
+
+from kernel.flight import Flight
+from kernel.ids import SessionId
+from kernel.messages import PoolMessage, SchedulerMessage, SessionMessage
+from kernel.testing.explorer import Event, replay
+from kernel.testing.explorer.canonical import canonical, digest
+from kernel.testing.explorer.choices import progress
+from kernel.testing.explorer.forms import MESSAGES_WITH_A_FORM, Names, field, message_form
+from kernel.testing.explorer.stage import Stage
+from kernel.turn import OpenTurn
+from ownership.claims import ClaimRecord
+from tests.explorer.small_worlds import TWO_TURNS, two_sessions
+
+A, B = Event("start", "a"), Event("start", "b")
+TO_A, TO_B = Event("deliver", "session:a"), Event("deliver", "session:b")
+
+
+def test_the_order_of_what_does_not_meet_makes_no_difference() -> None:
+    """Two callers post to two mailboxes: one state, whoever was first."""
+    world = two_sessions(same=())
+
+    assert digest(replay(world, [A, B])) == digest(replay(world, [B, A]))
+
+
+def test_the_order_of_what_does_meet_makes_a_difference() -> None:
+    """Two submits in one mailbox: who comes first is senior."""
+    world = two_sessions(same=())
+
+    first = replay(world, [A, B, TO_A, TO_B])
+    second = replay(world, [A, B, TO_B, TO_A])
+
+    assert digest(first) != digest(second)
+
+
+def test_sessions_that_are_alike_are_one_state_under_each_others_name() -> None:
+    """Only a world says that they are alike, and only then they are."""
+    alike, apart = two_sessions(), two_sessions(same=())
+
+    assert digest(replay(alike, [A, TO_A])) == digest(replay(alike, [B, TO_B]))
+    assert digest(replay(apart, [A, TO_A])) != digest(replay(apart, [B, TO_B]))
+
+
+def test_which_slot_a_claim_has_makes_no_difference() -> None:
+    """Slots are numbered as they are met: the same two claims the other way round are one state."""
+    world = two_sessions(same=())
+    scheduler = Event("deliver", "scheduler")
+    stage = replay(world, [A, TO_A, B, TO_B, scheduler, scheduler, scheduler])
+    book = field(stage.core.ledger, "_book")
+    one, other = book.claims.values()
+    before = digest(stage)
+
+    one.slot, other.slot = other.slot, one.slot
+
+    assert {one.slot, other.slot} == {0, 1}
+    assert digest(stage) == before
+
+
+def test_a_turn_later_is_another_state() -> None:
+    """Nothing that has happened to a session is forgotten while it lives."""
+    stage = Stage(TWO_TURNS)
+    seen: set[bytes] = set()
+    while events := progress(stage):
+        assert digest(stage) not in seen
+        seen.add(digest(stage))
+        stage.perform(events[0])
+
+    assert len(seen) > 20
+
+
+def test_budgets_that_were_spent_are_part_of_a_state() -> None:
+    """A cancel that is still possible is a possible future."""
+    world = two_sessions(moves=("cancel",), same=())
+    stage = replay(world, [A])
+    before = canonical(stage)
+    stage.moves_made += 1
+
+    assert canonical(stage) != before
+
+
+KNOWN: dict[type, set[str]] = {
+    OpenTurn: {
+        # read
+        *("id", "history_len", "new", "input_len", "base", "absorb_first", "rank", "state"),
+        *("position", "covered", "has_landed", "in_flight", "cancelled", "interrupt_keep"),
+        *("interrupt_reason", "was_admitted"),
+        # follow from the conversation
+        *("session", "history", "kind", "max_tokens", "min_tokens", "stop_ids", "temperature"),
+        *("top_k", "top_p", "key", "priority", "tenant", "deadline_s"),
+        # told to callers, or counted
+        *("output", "absorbed_before"),
+    },
+    ClaimRecord: {
+        *("number", "custodian", "slot", "exclusive", "position", "content", "tip", "base"),
+        *("origin", "kind", "pins", "step", "name", "handle"),
+        # follow from the others
+        *("page_table", "covered", "next_full", "turn", "holder"),
+        # for messages of errors
+        *("ledger", "generation", "fate", "trail"),
+    },
+    Flight: {"lease", "turns", "absorbs", "pool_incarnation", "step", "launched_at"},
+}
+"""What each class that changes consists of. A new field has to be read, or be left out with a
+reason: add it here when ``forms.py`` or ``canonical.py`` takes note of it."""
+
+
+@pytest.mark.parametrize("kind", KNOWN, ids=lambda kind: kind.__name__)
+def test_the_form_knows_every_field(kind: type) -> None:
+    """A field that is not read could make two different states one."""
+    assert {field.name for field in attrs.fields(kind)} == KNOWN[kind]
+
+
+ATTRIBUTES: dict[str, set[str]] = {
+    "session": {
+        *("name", "system", "mail_bound", "incarnation", "mailbox", "session_id", "state"),
+        *("active", "turns", "last_used_at", "is_one_shot", "is_closed", "is_close_posted"),
+        *("is_detached", "_starts_waiting", "_here", "_limits", "_door", "_counters", "_probe"),
+        *("_on_end", "_deadlines", "waiting"),
+    },
+    "state": {
+        *("_holder", "_port", "_view", "log", "state", "checkpoint", "inherited"),
+        *("_state_version", "_checkpoint_version", "_changes", "absorbed", "last"),
+    },
+    "scheduler": {
+        *("name", "system", "mail_bound", "incarnation", "mailbox", "_work", "_admission"),
+        *("_limits", "_policy", "_counters", "_new_step", "_pool", "flight", "_tick_posted"),
+        "_arrivals",
+    },
+    "workload": {"claims", "roster", "grows", "port", "door", "counters", "_system"},
+    "roster": {"waiting", "running", "committing", "_by_id"},
+    "room": {"_view", "_roster", "_max_rows", "_page_size", "asked"},
+    "pool": {
+        *("name", "system", "mail_bound", "incarnation", "mailbox", "_ledger", "_view"),
+        *("worker", "_quarantine", "_step_timeout_s", "_on_step", "_on_unwanted", "_here"),
+        *("_scheduler", "leases", "_deadlines"),
+    },
+    "quarantine": {"_ledger", "_leases", "_abandoned"},
+    "recovery": {
+        *("quarantine", "restarts", "_dispatcher", "_ledger", "_port", "_fail", "_stalls"),
+    },
+    "door": {
+        *("_max_reqs", "_max_tokens", "_tokens_by_turn", "_tokens", "closed_by", "failure"),
+    },
+}
+
+
+@pytest.mark.parametrize("part", ATTRIBUTES)
+def test_the_form_knows_every_attribute(part: str) -> None:
+    """The same, of the classes that are no values."""
+    stage = Stage(TWO_TURNS)
+    core = stage.core
+    scheduler = core.scheduler
+    assert scheduler is not None
+    actor = core.sessions[SessionId("a")]
+    parts: dict[str, object] = {
+        "session": actor,
+        "state": actor.state,
+        "scheduler": scheduler,
+        "workload": field(scheduler, "_work"),
+        "roster": scheduler.roster,
+        "room": field(scheduler, "_admission").room,
+        "pool": core.recovery.pool,
+        "quarantine": core.recovery.quarantine,
+        "recovery": core.recovery,
+        "door": core.door,
+    }
+
+    assert set(vars(parts[part])) == ATTRIBUTES[part]
+
+
+def test_every_message_has_a_form() -> None:
+    """One that has none would stop the exploration, in the middle of a long run."""
+    kinds = {*get_args(SessionMessage), *get_args(SchedulerMessage), *get_args(PoolMessage)}
+
+    assert kinds <= set(MESSAGES_WITH_A_FORM)
+
+
+def test_a_foreign_message_is_refused() -> None:
+    """To leave it out in silence would merge what differs by it."""
+    names = Names(Stage(TWO_TURNS).core, ["a"])
+
+    with pytest.raises(TypeError, match="str has no canonical form"):
+        message_form(names, None, "hello")

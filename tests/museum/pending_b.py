@@ -1,0 +1,5 @@
+"""Entries from M086 on: those that wait for a feature of a later issue, by its name."""
+
+__all__ = ["PENDING"]
+
+PENDING: dict[str, str] = {}

@@ -1,0 +1,178 @@
+"""What the scenarios from M086 on share: solo runs, an order of delivery, a tiny real model."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+import attrs
+
+from adapters.fake_device import FakeDevice
+from adapters.fake_tokenizer import FakeTokenizer
+from kernel.config import EngineConfig
+from kernel.core import Core
+from kernel.environment import Environment
+from kernel.messages import CancelTurn, StartTurn
+from kernel.params import SamplingParams
+from kernel.probe import NullProbe
+from kernel.session import SessionActor
+from kernel.step import DeviceStep, OpenedDevice, StepReport, StepRow
+from kernel.turn import TurnRequest
+from ownership import BaseName, CustodianId
+from tests.kernel.loopless import Loopless, tokens_of
+from tests.kernel.toys import CALLER, Clock
+from tests.kernel.turns import make_request
+from tests.ownership.support import Desk
+from tests.scenarios.inputs import greedy
+
+if TYPE_CHECKING:
+    from tests.oracle.tiny_model import TinyModel
+
+__all__ = [
+    "MuteWorker",
+    "Order",
+    "assert_solo",
+    "cancel_all",
+    "finish_all",
+    "history_of",
+    "live_rows",
+    "name_held_by",
+    "one_shot",
+    "open_ordered",
+    "open_tiny",
+    "serve",
+    "solo",
+    "submit_all",
+    "tiny_model",
+    "words",
+]
+
+
+def solo(context: Sequence[int], count: int, *, page_size: int = 4) -> list[int]:
+    """Tokens of a cold run over a context, alone on an engine of its own."""
+    world = Loopless.open(page_size=page_size, max_num_seqs=1)
+    request = world.start(one_shot(world), list(context), greedy(count))
+    world.finish(request)
+    return tokens_of(request)
+
+
+def assert_solo(context: Sequence[int], request: TurnRequest, *, page_size: int = 4) -> None:
+    """A turn generated what a cold run alone over its whole context generates."""
+    tokens = tokens_of(request)
+    whole = [*context, *request.tokens]
+    assert tokens == solo(whole, len(tokens), page_size=page_size), whole
+
+
+def one_shot(world: Loopless, name: str = "one-shot") -> SessionActor:
+    """The session behind a one-shot request."""
+    return world.session(name, is_one_shot=True)
+
+
+def history_of(session: SessionActor) -> list[int]:
+    """The token log of a session."""
+    return session.state.log.tolist()
+
+
+def finish_all(world: Loopless, *requests: TurnRequest) -> None:
+    """Complete steps until all of them have ended."""
+    for request in requests:
+        world.finish(request)
+
+
+def submit_all(
+    world: Loopless, prompts: Sequence[Sequence[int]], params: SamplingParams, name: str
+) -> list[tuple[SessionActor, TurnRequest]]:
+    """Many one-shots, handled together: a count after each would take longer than the rest."""
+    pairs: list[tuple[SessionActor, TurnRequest]] = []
+    for number, tokens in enumerate(prompts):
+        session = one_shot(world, f"{name}-{number}")
+        request = make_request(session.session_id, tokens, params)
+        world.core.door.enter(request.id, len(request.tokens))
+        session.mailbox.post(StartTurn(request), CALLER)
+        pairs.append((session, request))
+    world.run()
+    return pairs
+
+
+def cancel_all(world: Loopless, pairs: Sequence[tuple[SessionActor, TurnRequest]]) -> None:
+    """Cancel many turns, handled together."""
+    for session, request in pairs:
+        session.mailbox.post(CancelTurn(request.id, "abort"), CALLER)
+    world.run()
+
+
+def live_rows(world: Loopless) -> list[StepRow]:
+    """The rows of the step that waits."""
+    (step,) = world.device.waiting
+    return list(step.rows)
+
+
+def serve(world: Loopless, *, rounds: int = 50) -> None:
+    """Serve all mail, and fail where there is no end to it."""
+    for _ in range(rounds):
+        if not world.core.dispatcher.run(1000):
+            return
+    raise AssertionError(f"the engine spins: more than {rounds * 1000} messages")
+
+
+def name_held_by(desk: Desk, custodian: CustodianId) -> BaseName:
+    """What the newest state of a custodian is asked for by."""
+    name = desk.ledger.view.held_by(custodian)[-1].name
+    assert name is not None
+    return name
+
+
+@attrs.define
+class Order:
+    """Which mailbox is served next: the one that is ready longest, or the newest."""
+
+    newest_first: bool = False
+
+    def __call__(self, count: int) -> int:
+        return count - 1 if self.newest_first else 0
+
+
+def open_ordered(order: Callable[[int], int], **config: object) -> Loopless:
+    """A loopless engine whose mailboxes are served in an order of the test's own."""
+    clock = Clock()
+    device = FakeDevice(mode="manual", eos_token_ids=())
+    limits = {"page_size": 4, "max_num_seqs": 4, "max_num_batched_tokens": 64, **config}
+    environment = Environment(clock=clock, choose=order)
+    core = Core(EngineConfig.from_dict(limits), device, environment, NullProbe())
+    core.start()
+    return Loopless(core, device, clock)
+
+
+@attrs.define(eq=False)
+class MuteWorker:
+    """Takes steps and never reports one."""
+
+    has_ended: bool = False
+    """Whether its thread is proven to have ended."""
+
+    def submit(self, step: DeviceStep, done: Callable[[StepReport], None], /) -> None:
+        """It is lost on the way."""
+
+    def stop(self) -> None:
+        """It does not hear."""
+
+    def join(self, timeout_s: float, /) -> bool:
+        return self.has_ended
+
+
+@cache
+def tiny_model() -> "TinyModel":
+    """A real hybrid model on torch in float64, with few and random weights."""
+    from tests.oracle.tiny_model import TinyModel
+
+    return TinyModel(11)
+
+
+def open_tiny() -> OpenedDevice:
+    """A fresh device over the tiny model; what is given back to it turns into NaN."""
+    device = tiny_model().device("float64")
+    return OpenedDevice(device=device, tokenizer=FakeTokenizer(device.model.vocab_size, ()))
+
+
+def words(length: int, salt: int = 0) -> list[int]:
+    """Token ids of the tiny model; another salt makes another prompt."""
+    return [(5 * salt + 3 * number + number * number) % 60 + 1 for number in range(length)]

@@ -1,0 +1,38 @@
+"""Bugs that the type checkers stop before anything runs."""
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS: list[Mutant] = [
+    Mutant(
+        "seed-rollback-typed",
+        "A session's state is not given back as if it were a turn's.",
+        "kernel/session_state.py",
+        "        self._changes += 1\n        self._port.close(state)\n        return True",
+        "        self._changes += 1\n        self._port.rollback(state)\n        return True",
+        rule="the seed's rollback, as its author would write it",
+    ),
+    Mutant(
+        "scheduler-closes-a-session",
+        "The scheduler has no verb that ends a session's state.",
+        "kernel/workload.py",
+        "        self.port.rollback(self.claims.pop(turn.id))",
+        "        self.port.close(self.claims.pop(turn.id))",
+        rule="each verb accepts one type",
+    ),
+    Mutant(
+        "refusal-used-as-a-claim",
+        "A refusal is a value of another type than a claim.",
+        "kernel/admission.py",
+        "        if isinstance(claim, Refused):\n            return False\n        turn.position",
+        "        turn.position",
+        rule="no value stands for 'maybe'",
+    ),
+    Mutant(
+        "lease-rolled-back",
+        "A lease ends by landing alone.",
+        "kernel/recovery.py",
+        "            self._port.rollback(claim)\n",
+        "            self._port.rollback(lease)\n",
+        rule="4.2 lease never reclaimed",
+    ),
+]

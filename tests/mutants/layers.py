@@ -1,0 +1,121 @@
+"""The ladder that a planted bug has to get past: each layer is a command on a copy of the tree."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+__all__ = ["LADDER", "Layer", "Outcome"]
+
+_PYTEST = ("pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=line")
+_OWNERSHIP = ("ownership/",)
+_CORE = ("ownership/", "kernel/", "adapters/fake_")
+_ALL = ("ownership/", "kernel/", "adapters/")
+
+
+@attrs.frozen
+class Outcome:
+    """What a layer said of one copy."""
+
+    found: bool
+    seconds: float
+    said: str
+    """The test that failed, or the last line of the output."""
+    trace_length: int | None = None
+
+
+@attrs.frozen
+class Layer:
+    """One kind of check.
+
+    Attributes:
+        name: as in the table.
+        sees: beginnings of the paths in which it can see a bug; it isn't asked about others.
+        module: arguments of ``python -m``; ``{path}`` stands for the changed file.
+        timeout_s: a copy that takes longer hangs, where the clean one ends: it is caught as well.
+        length_of: reads the length of a counter-example from the output.
+    """
+
+    name: str
+    sees: tuple[str, ...]
+    module: tuple[str, ...]
+    timeout_s: float
+    length_of: Callable[[str], int | None] = lambda _output: None
+
+    def can_see(self, path: str) -> bool:
+        """Whether it runs the code of that file at all."""
+        return path.startswith(self.sees)
+
+    def run(self, root: Path, *paths: str) -> Outcome:
+        """Judge the copy under ``root``, in which these files were changed."""
+        command = [sys.executable, "-m"]
+        for part in self.module:
+            command += paths if part == "{path}" else [part]
+        begun = time.perf_counter()
+        process = subprocess.Popen(
+            command,
+            cwd=root,
+            env=_environment(root),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=self.timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return Outcome(True, self.timeout_s, f"hangs for {self.timeout_s:g} s")
+        seconds = time.perf_counter() - begun
+        found = process.returncode != 0
+        return Outcome(found, seconds, _gist(output), self.length_of(output) if found else None)
+
+
+def _environment(root: Path) -> dict[str, str]:
+    """This process's own, with the copy first; compiled files are kept, for the copies of it."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPATH": str(root)}
+
+
+def _gist(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    failed = [line for line in lines if re.match(r"(FAILED|ERROR) tests/", line)]
+    return (failed or lines or [""])[-1][:300]
+
+
+def _length(key: str) -> Callable[[str], int | None]:
+    """Reads how long the first counter-example is."""
+
+    def length(output: str) -> int | None:
+        try:
+            return int(json.loads(output)["failures"][0][key])
+        except (ValueError, LookupError):
+            return None
+
+    return length
+
+
+_EXPLORE = ("kernel.testing", "explore", "--world", "ci", "--until-failure", "--json")
+_SIMULATE = ("kernel.testing", "simulate", "--seeds", "1..100", "--until-failure", "--json")
+
+LADDER: Final = (
+    Layer("types", _ALL, ("mypy", "--no-error-summary", "{path}"), 300),
+    Layer("move checker", _ALL, ("ownership.lint", "{path}"), 120),
+    Layer("ledger", _OWNERSHIP, (*_PYTEST, "tests/ownership"), 120),
+    Layer("simulation", _CORE, _SIMULATE, 120, _length("steps")),
+    Layer("museum", _CORE, (*_PYTEST, "tests/museum"), 120),
+    Layer("explorer", _CORE, _EXPLORE, 300, _length("length")),
+    Layer("scenarios", _CORE, (*_PYTEST, "tests/kernel", "tests/scenarios"), 240),
+    Layer("deaths", _CORE, (*_PYTEST, "tests/cancellation"), 240),
+    Layer("device", ("adapters/torch_device/",), (*_PYTEST, "tests/torch_device"), 240),
+)
+"""In order of cost."""

@@ -1,0 +1,1 @@
+"""The pytest plugin, as its users run it."""

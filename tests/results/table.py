@@ -1,0 +1,113 @@
+"""The long runs, and what each of them measures.
+
+``is_expected`` is the switch of a run: with it off, a missing or old result is nobody's fault.
+"""
+
+from tests.results.run import Run
+
+__all__ = ["RUNS"]
+
+CORE = ("ownership/*.py", "kernel/*.py")
+FAKE_DEVICE = ("adapters/fake_*.py",)
+TESTING = ("kernel/testing/device.py", "kernel/testing/invariants.py")
+EXPLORER = (*TESTING, "kernel/testing/explorer/**/*.py")
+SIMULATION = (*TESTING, "kernel/testing/simulation/**/*.py")
+LINT = ("ownership/lint/**/*.py",)
+SOURCES = ("ownership/**/*.py", "kernel/**/*.py", "adapters/**/*.py")
+
+RUNS = (
+    Run(
+        name="explore",
+        command="python -m kernel.testing explore --world all --json",
+        measures=(*CORE, *EXPLORER, *FAKE_DEVICE),
+        conditions=("failed == 0",),
+        is_expected=False,
+    ),
+    Run(
+        name="simulate",
+        command="python -m kernel.testing simulate --seeds 1..20000 --jobs 2 --json",
+        measures=(*CORE, *SIMULATION, *FAKE_DEVICE),
+        conditions=("seeds >= 20000", "failed == 0"),
+        is_expected=False,
+    ),
+    Run(
+        name="mutants",
+        command="python -m tests.mutants --json",
+        measures=(*SOURCES, "tests/mutants/**/*.py"),
+        conditions=("mutants >= 40", "caught == mutants"),
+        is_expected=False,
+    ),
+    Run(
+        name="mutation",
+        command="python -m tests.mutants.general --json",
+        measures=("ownership/*.py", "tests/ownership/**/*.py"),
+        conditions=(),
+        is_expected=False,
+    ),
+    Run(
+        name="museum",
+        command="python -m tests.museum --check --json",
+        measures=(*CORE, *FAKE_DEVICE, "tests/museum/**/*.py"),
+        conditions=("failed == 0", "not_applicable <= 25"),
+        is_expected=False,
+    ),
+    Run(
+        name="lint-recall",
+        command="python -m tests.lint.recall --seeds 200 --json",
+        # The faults are planted into the sources, so what is found is a figure of them as well.
+        measures=(*SOURCES, "tests/lint/*.py"),
+        conditions=("injected >= 200", "recall >= 0.95"),
+        is_expected=False,
+    ),
+    Run(
+        name="lint-corpus",
+        command="python -m tests.lint.corpus --json",
+        measures=(*LINT, "tests/lint/corpus/**/*"),
+        conditions=(),
+        is_expected=False,
+    ),
+    Run(
+        name="lint-speed",
+        command="python -m tests.lint.speed --json",
+        measures=(*LINT, "tests/lint/speed.py"),
+        conditions=(
+            "unmarked.lines_per_second >= 30000",
+            "unmarked.findings == 0",
+            "repository.lines_per_second >= 8000",
+            "repository.findings == 0",
+        ),
+        is_expected=False,
+    ),
+    Run(
+        name="trace-edits",
+        command="python -m tests.adapters.trace_edits --edits 20000 --logs 200 --json",
+        # The logs are those of real runs: what is written, and what is made of it.
+        measures=(
+            "adapters/trace_audit/*.py",
+            "ownership/events.py",
+            "kernel/probe.py",
+            "tests/adapters/trace_*.py",
+        ),
+        conditions=("edits >= 20000", "named == edits"),
+        is_expected=False,
+    ),
+    Run(
+        name="bench-core",
+        command="tenure bench core --json",
+        measures=(*CORE, "adapters/cli/bench/*.py"),
+        conditions=("ledger_ns <= 1500",),
+        is_expected=False,
+    ),
+    Run(
+        name="oracle",
+        command="python -m tests.oracle --schedules 200",
+        measures=(
+            *CORE,
+            "adapters/torch_device/*.py",
+            "adapters/models/*.py",
+            "tests/oracle/*.py",
+        ),
+        conditions=("schedules >= 200", "differing_tokens == 0"),
+        is_expected=False,
+    ),
+)

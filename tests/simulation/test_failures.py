@@ -1,0 +1,126 @@
+"""What becomes of a failure: it is noted, taped, replayed and shrunk."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from kernel.testing.simulation import (
+    Failure,
+    Settings,
+    Tape,
+    World,
+    replay,
+    run_seed,
+    run_twice,
+    shrink,
+    simulate,
+)
+
+
+async def planted(world: World) -> None:
+    """Fails when the third of four numbers is large, after some work of no consequence."""
+    numbers = [world.draw(100) for _ in range(4)]
+    async with world.open() as engine:
+        await engine.complete([1, 2, 3 + numbers[0]])
+    if numbers[2] > 40:
+        raise RuntimeError("planted")
+
+
+async def leaves_a_task(world: World) -> None:
+    world.start("sleeper", anyio.sleep_forever)
+
+
+async def waits_for_ever(world: World) -> None:
+    del world
+    await anyio.Event().wait()
+
+
+_calls = 0
+
+
+async def is_another_each_time(world: World) -> None:
+    global _calls
+    _calls += 1
+    async with world.open() as engine:
+        await engine.complete([_calls])
+        for _ in range(_calls):
+            await anyio.lowlevel.checkpoint()
+
+
+async def reads_what_is_not_there(world: World) -> None:
+    async with world.open() as engine:
+        await engine.complete([1])
+        core = engine.core
+        core.dispatcher.kill(core.dispatcher.actors()[0].name, RuntimeError("not on purpose"))
+
+
+def failing_seed() -> int:
+    return next(seed for seed in range(100) if run_seed(seed, scenario=planted).failure)
+
+
+def test_a_failure_shrinks_to_what_it_needs() -> None:
+    """Everything else on the tape would be read by whoever mends it."""
+    outcome = run_seed(failing_seed(), scenario=planted)
+    small = shrink(outcome, planted)
+
+    assert small.failure == outcome.failure
+    assert small.tape.tracks == {"plan": [0, 0, 41]}
+
+
+def test_a_tape_replays_its_failure() -> None:
+    """On the tape is everything that the run was a function of."""
+    outcome = run_seed(failing_seed(), scenario=planted)
+    again = replay(outcome.tape, planted)
+
+    assert again.failures == outcome.failures
+    assert again.tape == outcome.tape
+
+
+def test_a_batch_names_the_seed_and_writes_both_tapes(tmp_path: Path) -> None:
+    """The long one is what happened, the short one is what to look at."""
+    batch = simulate(planted, range(20), Settings(tapes=tmp_path, shrinks=1))
+    first = batch.failures[0]
+
+    assert first.failure == Failure("scenario", "RuntimeError('planted')")
+    assert first.path is not None
+    assert Tape.load(first.path) == first.shrunk
+    assert first.shrunk is not None
+    assert first.shrunk.size < first.tape.size
+    assert (tmp_path / f"seed-{first.seed}-{first.strategy}-asyncio.json").is_file()
+    with pytest.raises(AssertionError, match=f"seed {first.seed} "):
+        batch.check()
+
+
+def test_a_run_that_differs_from_itself_is_a_failure() -> None:
+    """State of the process, a real clock, an order of addresses: none of it is on the tape."""
+    failure = run_twice(1, scenario=is_another_each_time).failure
+
+    assert failure is not None
+    assert failure.kind == "determinism"
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_task_that_is_left_over_is_a_failure(backend: str) -> None:
+    """It would run on in the application."""
+    outcome = run_seed(
+        1, scenario=leaves_a_task, backend="trio" if backend == "trio" else "asyncio"
+    )
+
+    assert outcome.failure == Failure("tasks", "still alive at the end: ['sleeper']")
+
+
+def test_a_deadlock_is_a_failure() -> None:
+    """And says who waits where."""
+    failure = run_seed(1, scenario=waits_for_ever).failure
+
+    assert failure is not None
+    assert failure.kind == "deadlock"
+    assert "wait" in failure.message
+
+
+def test_a_death_that_nobody_planted_is_a_failure() -> None:
+    """Supervision hides bugs from callers; it must not hide them from this."""
+    outcome = run_seed(1, scenario=reads_what_is_not_there)
+
+    assert "nobody dies" in {failure.kind for failure in outcome.failures}
