@@ -268,15 +268,9 @@ class Core:
         deadline = self.dispatcher.now() + join_timeout_s
         self.close_sessions()
         self._run_until_quiet()
-        pool = self.recovery.pool
-        if pool is not None:
-            pool.worker.stop()
-            has_ended = pool.worker.join(join_timeout_s)
-            self._run_until_quiet()
-            if pool.leases or not has_ended:
-                self.recovery.quarantine.take(pool.worker, dict(pool.leases))
-                pool.leases.clear()
-            self.dispatcher.retire(pool)
+        while (pool := self.recovery.pool) is not None:
+            # One that dies on the way has a successor, with a worker of its own.
+            self._stop_pool(pool, max(0.0, deadline - self.dispatcher.now()))
         self._run_until_quiet()
         self.recovery.quarantine.collect_ended(
             self.recovery.land_ended, seconds_left=lambda: deadline - self.dispatcher.now()
@@ -287,6 +281,17 @@ class Core:
         self.audit = self.ledger.audit()
         self._emit("engine.closed", conserved=self.audit.conserved)
         return self.audit
+
+    def _stop_pool(self, pool: GpuPool, join_timeout_s: float) -> None:
+        pool.worker.stop()
+        has_ended = pool.worker.join(join_timeout_s)
+        self._run_until_quiet()
+        if self.recovery.pool is not pool:
+            return  # It died of its last mail: supervision has seen to its leases.
+        if pool.leases or not has_ended:
+            self.recovery.quarantine.take(pool.worker, dict(pool.leases))
+            pool.leases.clear()
+        self.dispatcher.retire(pool)
 
     def _run_until_quiet(self) -> None:
         while not self.dispatcher.is_quiet:

@@ -73,9 +73,7 @@ class Dispatcher:
 
     # What actors ask of it
 
-    def post(
-        self, target: Address[M], message: Consume[M], sender: CustodianId, /
-    ) -> M | None:
+    def post(self, target: Address[M], message: Consume[M], sender: CustodianId, /) -> M | None:
         """Post to whoever lives under the name now; return the message when nobody does.
 
         What it carries is the message's from here on: whoever gets it back has that to give back.

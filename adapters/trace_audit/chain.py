@@ -60,9 +60,10 @@ class Chain:
     def feed(self, event: Event) -> Iterator[Link]:
         """Take the next line; gives back what the line before it turned out to be."""
         current = _Sealed(event, Seal.of(event))
-        if current.seal is not None and not self.is_sealed:
+        if current.seal is not None:
             self.is_sealed = True
-            self._first_check = current.seal.check
+            if current.seal.number == 0 and self._first_check is None:
+                self._first_check = current.seal.check
         before, self._waiting = self._waiting, current
         if before is not None:
             yield from self._judge(before, current)
@@ -77,7 +78,11 @@ class Chain:
     def is_another_ledgers(self, event: Event) -> bool:
         """Whether a ``ledger.opened`` begins another log, appended to this one."""
         seal = Seal.of(event)
-        return seal is None or (seal.number == 0 and seal.check != self._first_check)
+        if seal is None:
+            return True
+        # Where nothing has been judged yet, this one's own first event may only stand too late.
+        is_begun = self._first_check is not None or self._expected > 0
+        return seal.number == 0 and is_begun and seal.check != self._first_check
 
     def _judge(self, current: _Sealed, following: _Sealed | None) -> Iterator[Link]:
         if not self.is_sealed:

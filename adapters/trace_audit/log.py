@@ -44,7 +44,8 @@ def audit_lines(lines: Iterable[str]) -> TraceAudit:
             replays[engine] = Replay(engine)
         replays[engine].feed(event)
     verdicts = [(replay, replay.finish()) for replay in replays.values()]
-    finished.extend(verdict for replay, verdict in verdicts if replay.saw_ledger)
+    # Of an engine without a ledger there is nothing to say, unless its events were tampered with.
+    finished.extend(each for replay, each in verdicts if replay.saw_ledger or each.num_problems)
     return TraceAudit(engines=tuple(finished), lines=total, skipped_lines=skipped)
 
 

@@ -99,4 +99,5 @@ def subject_of(event: Event) -> str:
     for kind in ("claim", "lease", "turn", "actor"):
         if kind in event.fields:
             return f"{kind} {event.fields[kind]}"
-    return event.name.partition(".")[0]
+    # Not by its name, which may be what was changed.
+    return "ledger" if "seq" in event.fields else "engine"

@@ -486,6 +486,7 @@
 
   function use(number) {
     model = load(data.engines[number]);
+    $("engine").value = number;
     const verdict = $("verdict");
     verdict.className = `verdict ${model.conserved ? "good" : "bad"}`;
     verdict.textContent = model.conserved ? "✓ conserved" : `✗ not conserved: ${model.problems.length} findings`;

@@ -115,8 +115,9 @@ def _mailbox(core: Core, actor: AnyActor) -> Iterator[Broken]:
 def _session(core: Core, actor: SessionActor) -> Iterator[Broken]:
     state = actor.state
     held = [handle for handle in (state.state, state.checkpoint) if handle is not None]
-    yield from _custody(core, actor.name, held)
-    position = state.position
+    broken = list(_custody(core, actor.name, held))
+    yield from broken
+    position = 0 if broken else state.position
     if position and position > len(state.log) - 1:
         yield Broken(
             "something is pending",

@@ -40,10 +40,9 @@ class Site:
 
     def tell(self, root: str) -> str:
         """Name it as compilers do, from the given folder."""
-        for folder in (root, _INSTALLED_IN):
-            if folder and self.file.startswith(folder + os.sep):
-                return f"{os.path.relpath(self.file, folder)}:{self.line} in {self.function}"
-        return f"{self.file}:{self.line} in {self.function}"
+        around = [each for each in (root, _INSTALLED_IN) if self.file.startswith(each + os.sep)]
+        file = os.path.relpath(self.file, max(around, key=len)) if around else self.file
+        return f"{file}:{self.line} in {self.function}"
 
 
 def site_outside(packages: Collection[str]) -> Site | None:

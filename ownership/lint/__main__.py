@@ -20,7 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Check that every handle is moved once on every path (rules OWN001 to OWN008).",
     )
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files and folders")
-    parser.add_argument("--config", type=Path, help="a TOML file; default: the pyproject.toml above")
+    parser.add_argument(
+        "--config", type=Path, help="a TOML file; default: the pyproject.toml above"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--statistics", action="store_true", help="count findings by rule")
     options = parser.parse_args(arguments)

@@ -8,7 +8,7 @@ from ownership.lint.index import ClassInfo, FunctionInfo, Module
 from ownership.lint.resolve import Defined, Names
 from ownership.lint.types import ANY, NONE, Class, Instance, ModuleRef, Type, Variable, union
 
-__all__ = ["Annotations", "Marked", "MarkName"]
+__all__ = ["Annotations", "MarkName", "Marked"]
 
 MarkName = Literal["", "consume", "owns"]
 Marked = tuple[Type, MarkName]
@@ -18,7 +18,16 @@ _MARKS: Final[dict[str, MarkName]] = {
     "ownership.marks.Owns": "owns",
 }
 _WRAPPERS: Final = frozenset(
-    {"Final", "ClassVar", "Required", "NotRequired", "ReadOnly", "Annotated", "Awaitable", "Coroutine"}
+    {
+        "Final",
+        "ClassVar",
+        "Required",
+        "NotRequired",
+        "ReadOnly",
+        "Annotated",
+        "Awaitable",
+        "Coroutine",
+    }
 )
 _OPAQUE: Final = frozenset({"Literal", "Callable", "Any", "LiteralString", "Concatenate", "Never"})
 _UNKNOWN: Final[Marked] = (ANY, "")
@@ -51,7 +60,10 @@ class Annotations:
             case ast.Constant(value=str(text)):
                 return self._string(text, module, owner)
             case ast.BinOp(op=ast.BitOr()):
-                left, right = self.read(node.left, module, owner), self.read(node.right, module, owner)
+                left, right = (
+                    self.read(node.left, module, owner),
+                    self.read(node.right, module, owner),
+                )
                 return union(left[0], right[0]), left[1] or right[1]
             case ast.Subscript():
                 return self._subscript(node, module, owner)
@@ -104,13 +116,18 @@ class Annotations:
         if short in {"Optional", "Union"}:
             read = [self.read(argument, module, owner) for argument in arguments]
             kinds = [kind for kind, _ in read] + ([NONE] if short == "Optional" else [])
-            return union(*kinds), next((mark for _, mark in read if mark), "")
+            marks: list[MarkName] = [mark for _, mark in read if mark]
+            return union(*kinds), marks[0] if marks else ""
         if short in _WRAPPERS:
             kind, mark = self.read(arguments[-1 if short == "Coroutine" else 0], module, owner)
             return kind, mark or (_mark_in(arguments[1:]) if short == "Annotated" else "")
         if short in _OPAQUE:
             return _UNKNOWN
-        kinds = [self.read(argument, module, owner)[0] for argument in arguments if not _is_dots(argument)]
+        kinds = [
+            self.read(argument, module, owner)[0]
+            for argument in arguments
+            if not _is_dots(argument)
+        ]
         if name in {"type", "typing.Type"}:
             return (Class(kinds[0]), "") if isinstance(kinds[0], Instance) else _UNKNOWN
         base = self.read(node.value, module, owner)[0]

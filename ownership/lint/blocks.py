@@ -4,9 +4,9 @@ import ast
 from collections.abc import Sequence
 from typing import Final
 
-from ownership.lint.calls import qualified_name
+from ownership.lint.known_calls import qualified_name
 from ownership.lint.loops import Jumps, Loops
-from ownership.lint.moves import Operand
+from ownership.lint.operands import Operand
 from ownership.lint.state import State, join_all
 from ownership.lint.types import ANY, Function, Instance, Type, elements_of
 
@@ -14,8 +14,13 @@ __all__ = ["Blocks"]
 
 _REFUSALS: Final = frozenset(
     {
-        "StaleHandle", "WrongOwner", "ForeignHandle", "LedgerError", "BaseChanged",
-        "OwnershipError", "TypeError",
+        "StaleHandle",
+        "WrongOwner",
+        "ForeignHandle",
+        "LedgerError",
+        "BaseChanged",
+        "OwnershipError",
+        "TypeError",
     }
 )
 
@@ -39,7 +44,11 @@ class Blocks(Loops):
         inner, self.jumps = self.jumps, outer
         left = [state for state, _ in inner.exits]
         # What is wrong is reported once, for all ways into it; each then goes on by itself.
-        self._finally(node, [*raised, *inner.breaks, *inner.continues, *left, *([end] if end is not None else [])], None)
+        self._finally(
+            node,
+            [*raised, *inner.breaks, *inner.continues, *left, *([end] if end is not None else [])],
+            None,
+        )
         self.silent += 1
         end = self._each_way(node, inner, outer, end)
         self.silent -= 1
@@ -49,14 +58,16 @@ class Blocks(Loops):
         self, node: ast.Try | ast.TryStar, inner: Jumps, outer: Jumps, end: State | None
     ) -> State | None:
         for states, target in ((inner.breaks, outer.breaks), (inner.continues, outer.continues)):
-            left = self._finally(node, states, None)
-            target += [left] if left is not None else []
+            side = self._finally(node, states, None)
+            target.extend([side] if side is not None else [])
         for left, at in inner.exits:
             after = self._finally(node, [left], at)
             outer.exits += [(after, at)] if after is not None else []
         return None if end is None else self.block(node.finalbody, end)
 
-    def _finally(self, node: ast.Try | ast.TryStar, states: Sequence[State], at: ast.AST | None) -> State | None:
+    def _finally(
+        self, node: ast.Try | ast.TryStar, states: Sequence[State], at: ast.AST | None
+    ) -> State | None:
         joined = join_all([state.copy() for state in states], self.joint(at or node.finalbody[0]))
         return None if joined is None else self.block(node.finalbody, joined)
 
@@ -79,12 +90,9 @@ class Blocks(Loops):
                 outer.exits.append((left, at))
         if end is not None and node.orelse:
             end = self.block(node.orelse, end)
-        ends = [end]
         caught = join_all(raised or [before], self.joint(node.handlers[0]))
-        for handler in node.handlers:
-            if caught is not None:
-                ends.append(self._handler(handler, caught.copy()))
-        return join_all(ends, self.joint(node))
+        handled = [self._handler(one, (caught or before).copy()) for one in node.handlers]
+        return join_all([end, *handled], self.joint(node))
 
     def _handler(self, handler: ast.ExceptHandler, state: State) -> State | None:
         if handler.name is not None:
@@ -98,7 +106,7 @@ class Blocks(Loops):
 
     def with_(self, node: ast.With | ast.AsyncWith, state: State) -> State | None:
         """``with``: a block that may test a refusal, or swallow what is raised in it."""
-        swallows = refuses = must_raise = False
+        swallows = refuses = must_raise = raises = False
         for item in node.items:
             operand = self.eval(item.context_expr, state)
             if isinstance(node, ast.AsyncWith):
@@ -108,13 +116,22 @@ class Blocks(Loops):
                 swallows = must_raise = True
                 refuses = refuses or self._is_refusal(item.context_expr)
             swallows = swallows or name == "contextlib.suppress"
+            raises = raises or self._raises_at_its_end(operand)
             if item.optional_vars is not None:
                 self.bind(item.optional_vars, self._entered(item, operand, state), state)
         if refuses:
             return self._refusal(node, state)
         if swallows:
             return self._swallowing(node, state, must_raise=must_raise)
-        return self.block(node.body, state)
+        end = self.block(node.body, state)
+        return None if raises else end
+
+    def _raises_at_its_end(self, manager: Operand) -> bool:
+        """Whether nothing behind the block is reached, as the manager's ``__exit__`` says."""
+        if not isinstance(manager.type, Instance):
+            return False
+        leave = self.members.member(manager.type, "__exit__")
+        return leave is not None and self.never_returns(leave.type)
 
     def _context_name(self, node: ast.expr, state: State) -> str:
         if not isinstance(node, ast.Call):
@@ -134,7 +151,9 @@ class Blocks(Loops):
                 name.endswith("contextmanager") for name in callee.info.decorators
             ):
                 returns = callee.info.node.returns
-                kind = self.members.annotations.read(returns, callee.info.module, callee.info.owner)[0]
+                kind = self.members.annotations.read(
+                    returns, callee.info.module, callee.info.owner
+                )[0]
                 return Operand(node, elements_of(kind))
         if operand.value is not None or not isinstance(operand.type, Instance):
             return operand
@@ -147,7 +166,9 @@ class Blocks(Loops):
     def _is_refusal(self, call: ast.Call) -> bool:
         nodes = [node for argument in call.args for node in ast.walk(argument)]
         names = {node.id for node in nodes if isinstance(node, ast.Name)}
-        return bool(_REFUSALS & (names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}))
+        return bool(
+            _REFUSALS & (names | {node.attr for node in nodes if isinstance(node, ast.Attribute)})
+        )
 
     def _refusal(self, node: ast.With | ast.AsyncWith, state: State) -> State:
         """The block tests that a mistake is refused: nothing in it is judged, nothing changes."""
@@ -198,19 +219,19 @@ class Blocks(Loops):
         self, case: ast.match_case, subject: ast.expr, operand: Operand, state: State
     ) -> tuple[State | None, State | None]:
         taken, rest = self._pattern(case.pattern, subject, operand, state)
-        if taken is not None and case.guard is not None:
-            taken, refused = self.narrow(case.guard, taken)
-            rest = join_all([rest, refused], self.joint(case.guard))
-        return taken, rest
+        if taken is None or case.guard is None:
+            return taken, rest
+        guarded, refused = self.narrow(case.guard, taken)
+        return guarded, join_all([rest, refused], self.joint(case.guard))
 
     def _pattern(
         self, pattern: ast.pattern, subject: ast.expr, operand: Operand, state: State
     ) -> tuple[State | None, State | None]:
         match pattern:
             case ast.MatchAs(pattern=None):
-                taken = state.copy()
-                self._capture_name(pattern.name, operand, taken)
-                return taken, None
+                whole = state.copy()
+                self._capture_name(pattern.name, operand, whole)
+                return whole, None
             case ast.MatchAs(pattern=inner) if inner is not None:
                 taken, rest = self._pattern(inner, subject, operand, state)
                 if taken is not None:
@@ -265,4 +286,3 @@ class Blocks(Loops):
             one, rest = self._pattern(inner, subject, operand, rest)
             taken.append(one)
         return join_all(taken, self.joint(pattern)), rest
-

@@ -3,41 +3,18 @@
 import ast
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Final
 
-import attrs
-
-from ownership.lint.containers import Containers, is_mapping_type
 from ownership.lint.index import FunctionInfo
+from ownership.lint.known_calls import Argument, KnownCalls, qualified_name
 from ownership.lint.members import Parameter
-from ownership.lint.moves import Operand, type_name
+from ownership.lint.operands import Operand
 from ownership.lint.state import State, Status, Value
 from ownership.lint.types import ANY, Class, Function, Instance, Type, members
 
-__all__ = ["Argument", "Calls"]
-
-_SAME: Final = frozenset(
-    {"list", "tuple", "sorted", "reversed", "iter", "set", "frozenset", "collections.deque"}
-)
-_COPIES: Final = frozenset(
-    {
-        "copy.copy", "copy.deepcopy", "copy.replace", "pickle.dumps", "attrs.evolve", "attr.evolve",
-        "dataclasses.replace", "attrs.asdict", "dataclasses.asdict", "attrs.astuple",
-    }
-)
-_ASKS: Final = frozenset({"isinstance", "id", "type", "hash", "callable"})
+__all__ = ["Calls"]
 
 
-@attrs.frozen
-class Argument:
-    """One argument of a call."""
-
-    operand: Operand
-    keyword: str | None = None
-    is_star: bool = False
-
-
-class Calls(Containers):
+class Calls(KnownCalls):
     """What a call does to the handles that it is given."""
 
     def call(self, node: ast.Call, state: State, *, is_awaited: bool = False) -> Operand:
@@ -49,25 +26,25 @@ class Calls(Containers):
             if special is not None:
                 return special
             callee = self.members.attribute(receiver.type, node.func.attr)
-            self._check_receiver(receiver, node.func.attr, state)
+            self.check_receiver(receiver, node.func.attr, state)
         else:
             callee = self.eval(node.func, state).type
         name = qualified_name(callee)
-        arguments = self._arguments(node, state, defers=self._is_generator_free(name))
+        arguments = self._arguments(node, state, defers=self.is_deferring(name))
         self.before_call(state)
         builtin = self._builtin(node, name, arguments, state)
         if builtin is not None:
             return builtin
-        self._check_deferred(node, name, arguments, state)
+        self._check_deferred(name, arguments, state)
         is_forged = self._forge(node, callee, arguments)
         result = self._apply(node, callee, arguments, state, is_awaited=is_awaited)
         if is_forged:
             self.release(state, result)
         if receiver is not None and isinstance(node.func, ast.Attribute):
-            self._end_receiver(receiver, node.func.attr, state)
+            self.end_receiver(receiver, node.func.attr, state)
             self.after_method(receiver, callee, state)
         self._forget_given(arguments, state)
-        if self._never_returns(callee):
+        if self.never_returns(callee):
             self.is_dead = True
         return result
 
@@ -84,10 +61,10 @@ class Calls(Containers):
             is_star = isinstance(argument, ast.Starred)
             value = argument.value if isinstance(argument, ast.Starred) else argument
             found.append(Argument(self.argument(value, state, defers=defers), None, is_star))
-        for keyword in node.keywords:
-            found.append(
-                Argument(self.argument(keyword.value, state, defers=defers), keyword.arg, keyword.arg is None)
-            )
+        found += [
+            Argument(self.argument(one.value, state, defers=defers), one.arg, one.arg is None)
+            for one in node.keywords
+        ]
         return found
 
     @abstractmethod
@@ -95,108 +72,7 @@ class Calls(Containers):
         """Evaluate an argument; a generator expression is run by the call that gets it."""
         ...
 
-    def _is_generator_free(self, name: str) -> bool:
-        return name in {"functools.partial", "asyncio.create_task"}
-
-    # Builtins and copies
-
-    def _builtin(
-        self, node: ast.Call, name: str, arguments: Sequence[Argument], state: State
-    ) -> Operand | None:
-        first = arguments[0].operand if arguments else Operand(node)
-        if name in _ASKS:
-            return Operand(node, ANY)
-        if name in _SAME and arguments and is_mapping_type(first.type) and not first.is_keys:
-            return Operand(node, ANY, is_keys=True)
-        if name in _SAME and arguments:
-            return Operand(node, first.type, first.value, parts=first.parts, is_keys=first.is_keys)
-        if name == "zip":
-            return Operand(node, ANY, parts=tuple(one.operand for one in arguments if one.keyword is None), is_keys=True)
-        if name == "enumerate":
-            return Operand(node, ANY, parts=(Operand(node, is_keys=True), first), is_keys=True)
-        if name == "next" and self.leaves(state, first):
-            return self.look(node, first, state)
-        if name == "typing.cast" and len(node.args) == 2:
-            return self._cast(node, arguments[1].operand)
-        if name in _COPIES:
-            for argument in arguments:
-                self._copied(argument.operand, name, state)
-            return Operand(node, first.type)
-        if name in {"list", "dict", "set", "collections.deque"} and not arguments:
-            return self.empty_container(node, name, state)
-        return None
-
-    def empty_container(self, node: ast.AST, name: str, state: State) -> Operand:
-        """A fresh container with nothing in it."""
-        value = self.fresh(state, node, Instance(name), Status.PLAIN)
-        return Operand(node, Instance(name), value)
-
-    def _cast(self, node: ast.Call, operand: Operand) -> Operand:
-        kind = self.members.annotations.read(node.args[0], self.module, self.function.owner)[0]
-        name = self.kinds.handle_name(kind)
-        if name is not None and not self._issues(kind):
-            self.report("OWN007", f"a cast forges a `{name}`", node)
-        return Operand(node, kind, operand.value, parts=operand.parts)
-
-    def _issues(self, kind: Type) -> bool:
-        return all(
-            self.kinds.is_issuer(self.module.name, member)
-            for member in members(kind)
-            if isinstance(member, Instance) and self.kinds.kind(member) in {"handle", "named"}
-        )
-
-    def _copied(self, operand: Operand, how: str, state: State) -> None:
-        self.use(state, operand)
-        for value in self.leaves(state, operand):
-            kinds = [fact.type for fact in state.facts[value] if fact.status is not Status.PLAIN]
-            if any(kind is None or self.kinds.kind(kind) != "ending" for kind in kinds):
-                name = self.name_of(operand, value)
-                self.report("OWN007", f"`{name}` is copied by `{how}`", operand.node)
-
-    def _forge(self, node: ast.Call, callee: Type, arguments: Sequence[Argument]) -> bool:
-        """Report the building of a handle by anybody but its issuer."""
-        made = callee if isinstance(callee, Class) else self._issued_by(callee)
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "__new__":
-            given = [one.operand.type for one in arguments]
-            made = next((kind for kind in given if isinstance(kind, Class)), None)
-        if made is None:
-            return False
-        short = self.kinds.handle_name(made.instance)
-        if short is not None and not self.kinds.is_issuer(self.module.name, made.instance):
-            home = self.kinds.home(made.instance)
-            self.report("OWN007", f"a `{short}` is built outside `{home}`", node)
-            return True
-        return False
-
-    def _issued_by(self, callee: Type) -> Class | None:
-        """The handle class that a function builds and returns at once."""
-        if not isinstance(callee, Function):
-            return None
-        for node in callee.info.node.body:
-            if isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
-                found = self.members.names.expression(callee.info.module, node.value.func)
-                kind = self.members.defined(found)
-                if isinstance(kind, Class) and self.kinds.handle_name(kind.instance):
-                    return kind
-        return None
-
     # Deferred calls
-
-    def _check_deferred(
-        self, node: ast.Call, name: str, arguments: Sequence[Argument], state: State
-    ) -> None:
-        """A callable and a handle given together: the call may never be made."""
-        is_partial = name == "functools.partial"
-        later: Function | None = None
-        for argument in arguments:
-            operand = argument.operand
-            if isinstance(operand.type, Function) and later is None:
-                later = operand.type
-            elif later is not None and self.leaves(state, operand):
-                consumes = any(parameter.mark for parameter in self.members.parameters(later))
-                if is_partial or consumes:
-                    what = "`partial`" if is_partial else "a task"
-                    self.capture(state, operand, what, node)
 
     # Applying
 
@@ -217,13 +93,13 @@ class Calls(Containers):
             if any(name.endswith("contextmanager") for name in target.info.decorators):
                 kind = ANY
         result = self._result(node, target, kind, arguments, state)
-        self._give(node, target, arguments, state, result)
+        self._give(target, arguments, state, result)
         return result
 
     def _coroutine(self, node: ast.Call, arguments: Sequence[Argument], state: State) -> Operand:
         for argument in arguments:
             if self.has(state, argument.operand, Status.LIVE, Status.ELEMENT):
-                self.capture(state, argument.operand, "a coroutine", node)
+                self.capture(state, argument.operand, "a coroutine")
         return Operand(node, ANY)
 
     def _result(
@@ -238,10 +114,11 @@ class Calls(Containers):
             same = self._same_as(target.info, arguments)
             if same is not None:
                 return Operand(node, same.type, same.value, parts=same.parts)
-        if isinstance(kind, Instance) and kind.name == "tuple" and len(kind.args) > 1:
-            if self.kinds.is_followed(kind):
-                parts = tuple(self._made(node, one, state, number) for number, one in enumerate(kind.args))
-                return Operand(node, kind, parts=parts)
+        is_tuple = isinstance(kind, Instance) and kind.name == "tuple"
+        if isinstance(kind, Instance) and is_tuple and len(kind.args) > 1:
+            kinds = enumerate(kind.args)
+            parts = tuple(self._made(node, one, state, number) for number, one in kinds)
+            return Operand(node, kind, parts=parts)
         return self._made(node, kind, state, "")
 
     def _made(self, node: ast.Call, kind: Type, state: State, tag: object) -> Operand:
@@ -264,11 +141,18 @@ class Calls(Containers):
 
     def passed_through(self, info: FunctionInfo) -> str | None:
         """The parameter that every ``return`` of a function names."""
+        if info.passes == "":
+            info.passes = self._passed_through(info)
+        return info.passes
+
+    def _passed_through(self, info: FunctionInfo) -> str | None:
         names: set[str | None] = set()
         for node in ast.walk(info.node):
             if isinstance(node, ast.Return):
                 names.add(node.value.id if isinstance(node.value, ast.Name) else None)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in names:
+            elif (
+                isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in names
+            ):
                 return None
         (name,) = names if len(names) == 1 else (None,)
         parameter = next((one for one in info.parameters if one.arg == name), None)
@@ -297,12 +181,7 @@ class Calls(Containers):
         return pairs
 
     def _give(
-        self,
-        node: ast.Call,
-        target: Type,
-        arguments: Sequence[Argument],
-        state: State,
-        result: Operand,
+        self, target: Type, arguments: Sequence[Argument], state: State, result: Operand
     ) -> None:
         pairs: list[tuple[Parameter, Argument]] = []
         if isinstance(target, Function):
@@ -314,21 +193,22 @@ class Calls(Containers):
         for number, argument in enumerate(arguments):
             parameter = marks.get(id(argument))
             is_ended = ended is not None and (
-                number == 0 if not ended else (argument.keyword or (parameter and parameter.name)) == ended
+                number == 0
+                if not ended
+                else (argument.keyword or (parameter and parameter.name)) == ended
             )
             if is_ended or (parameter is not None and parameter.mark):
-                self._consume(node, target, argument.operand, state, result)
+                self._consume(argument.operand, state, result)
             elif parameter is not None and parameter.field is not None:
-                self._store_by_init(node, target, parameter, argument.operand, state)
+                self._store_by_init(target, parameter, argument.operand, state)
             else:
                 self.use(state, argument.operand)
 
-    def _consume(
-        self, node: ast.Call, target: Type, operand: Operand, state: State, result: Operand
-    ) -> None:
+    def _consume(self, operand: Operand, state: State, result: Operand) -> None:
         lands = [value for value in self.leaves(state, operand) if value in state.lent]
         lease = result.value if self._is_named(result, state) else None
-        self.move(state, operand, node, lease=lease)
+        self.sink.count(operand.node)
+        self.move(state, operand, lease=lease, ends=True)
         for value in lands:
             self._land(value, result, state)
 
@@ -343,7 +223,7 @@ class Calls(Containers):
         self.landed[result.value or 0] = state.lent.pop(lease)
 
     def _store_by_init(
-        self, node: ast.Call, target: Type, parameter: Parameter, operand: Operand, state: State
+        self, target: Type, parameter: Parameter, operand: Operand, state: State
     ) -> None:
         """A generated ``__init__`` stores its arguments in fields that no mark makes owners."""
         if not self.has(state, operand, Status.LIVE, Status.ELEMENT, Status.NAMED):
@@ -351,21 +231,12 @@ class Calls(Containers):
             return
         owner = target.instance if isinstance(target, Class) else Instance("?")
         member = self.members.member(owner, parameter.field or parameter.name)
-        field = ast.Attribute(ast.Name(type_name(owner)), parameter.field or parameter.name, ast.Load())
+        field = ast.Attribute(
+            ast.Name(owner.name.rpartition(".")[2]), parameter.field or parameter.name, ast.Load()
+        )
         self.store_unowned(operand, state, field, member)
 
     # Receivers
-
-    def _check_receiver(self, receiver: Operand, method: str, state: State) -> None:
-        for kind in members(receiver.type):
-            if isinstance(kind, Instance) and self.kinds.kind(kind) in {"ending", "handle"}:
-                if not self.kinds.usable_after(kind, method):
-                    self.use(state, receiver)
-
-    def _end_receiver(self, receiver: Operand, method: str, state: State) -> None:
-        for kind in members(receiver.type):
-            if isinstance(kind, Instance) and self.kinds.ends_receiver(kind, method):
-                self.move(state, receiver, receiver.node)
 
     def _forget_given(self, arguments: Sequence[Argument], state: State) -> None:
         """Whoever is given an object may change its fields."""
@@ -384,19 +255,3 @@ class Calls(Containers):
                     else fact
                     for fact in state.facts[leaf]
                 )
-
-    def _never_returns(self, callee: Type) -> bool:
-        if not isinstance(callee, Function):
-            return qualified_name(callee) in {
-                "typing.assert_never", "sys.exit", "pytest.fail", "pytest.skip", "exit", "os._exit",
-            }
-        returns = callee.info.node.returns
-        return returns is not None and ast.unparse(returns).rpartition(".")[2] in {"NoReturn", "Never"}
-
-
-def qualified_name(callee: Type) -> str:
-    """The dotted name of what is called; empty when it is not known."""
-    if isinstance(callee, Function):
-        return callee.info.qualified
-    return callee.instance.name if isinstance(callee, Class) else ""
-

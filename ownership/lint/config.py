@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import attrs
 
@@ -60,7 +60,9 @@ class Config:
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"{path}: {error}") from error
         is_project = path.name == "pyproject.toml" or "tool" in document
-        return cls.of(document.get("tool", {}).get("tenure", {}).get("lint", {})) if is_project else cls.of(document)
+        if is_project:
+            document = document.get("tool", {}).get("tenure", {}).get("lint", {})
+        return cls.of(document)
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Self:
@@ -68,7 +70,8 @@ class Config:
         for key, value in table.items():
             if key not in _KEYS:
                 raise ConfigError(f"unknown key {key!r}; known are {', '.join(_KEYS)}")
-            if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            names = cast("list[object]", value) if isinstance(value, list) else [value, 0]
+            if not all(isinstance(name, str) for name in names):
                 raise ConfigError(f"{key} wants a list of strings, not {value!r}")
         return cls(**{key.replace("-", "_"): value for key, value in table.items()})
 

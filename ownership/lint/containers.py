@@ -4,14 +4,16 @@ import ast
 from collections.abc import Hashable, Sequence
 from typing import Final
 
-from ownership.lint.moves import Operand
+from ownership.lint.operands import Operand
 from ownership.lint.state import Fact, State, Status, Value, moved
 from ownership.lint.stores import Stores
 from ownership.lint.types import ANY, NONE, Instance, Type, elements_of, is_mapping, members
 
 __all__ = ["Containers", "Rounds"]
 
-_PUTS: Final = frozenset({"append", "appendleft", "add", "insert", "extend", "update", "setdefault"})
+_PUTS: Final = frozenset(
+    {"append", "appendleft", "add", "insert", "extend", "update", "setdefault"}
+)
 _TAKES: Final = frozenset({"pop", "popleft", "popitem"})
 _LOOKS: Final = frozenset({"get", "values", "copy", "items", "keys", "__getitem__"})
 
@@ -46,8 +48,10 @@ class Containers(Stores):
             return True
         if operand.value is not None and operand.value in state.parts:
             return True
-        facts = state.facts.get(operand.value, frozenset()) if operand.value is not None else frozenset()
-        if any(fact.type is not None and fact.type.name in {"list", "dict", "set"} for fact in facts):
+        facts = state.facts.get(operand.value or 0, frozenset[Fact]())
+        if any(
+            fact.type is not None and fact.type.name in {"list", "dict", "set"} for fact in facts
+        ):
             return True
         names = {member.name for member in members(operand.type) if isinstance(member, Instance)}
         return bool(names & {"list", "dict", "set", "collections.deque"})
@@ -90,7 +94,7 @@ class Containers(Stores):
             self.release(state, receiver)
             return Status.LIVE
         if Status.BORROWED in statuses:
-            self.move(state, Operand(receiver.node, ANY, place), node)
+            self.move(state, Operand(receiver.node, ANY, place))
             return Status.FREE
         for status in (Status.NAMED, Status.FREE):
             if status in statuses:
@@ -174,6 +178,11 @@ class Containers(Stores):
         self._loosen(container, state)
         return Operand(node, ANY, parts=tuple(parts or ()))
 
+    def use_whole(self, state: State, operand: Operand) -> None:
+        """A loop begins over a container; elements that are known are used one by one."""
+        if operand.parts is None and operand.value not in state.parts:
+            self.use(state, operand)
+
     def iterate(
         self, target: ast.AST, operand: Operand, state: State, rounds: Rounds, tag: Hashable = ""
     ) -> Operand:
@@ -192,7 +201,6 @@ class Containers(Stores):
             return Operand(target, kind)
         if operand.parts is not None or operand.value in state.parts:
             return self._iterate_known(target, operand, state, rounds, tag)
-        self.use(state, operand)
         status = self.element_status(state, operand)
         if status is None:
             return Operand(target, kind)
@@ -260,4 +268,3 @@ def _constant_index(node: ast.expr | None) -> int | None:
             return -number
         case _:
             return None
-

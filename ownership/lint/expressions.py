@@ -4,17 +4,43 @@ import ast
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from ownership.lint.moves import Operand
 from ownership.lint.narrowing import Narrowing
-from ownership.lint.state import Fact, State, Status, Value, join_all
+from ownership.lint.operands import Operand
+from ownership.lint.state import State, Status, Value, join_all
 from ownership.lint.stores import path_of
 from ownership.lint.types import ANY, NONE, Class, Instance, Type, members
 
-__all__ = ["Expressions"]
+__all__ = ["Comprehension", "Expressions"]
+
+Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 
 
 class Expressions(Narrowing):
     """What an expression gives, and what it does to the handles in it."""
+
+    @abstractmethod
+    def captured(
+        self,
+        node: ast.AST,
+        body: ast.expr | Sequence[ast.stmt],
+        args: ast.arguments,
+        what: str,
+        state: State,
+    ) -> None:
+        """Report handles that a function's body takes from around it."""
+        ...
+
+    @abstractmethod
+    def comprehension(
+        self,
+        node: Comprehension,
+        elements: Sequence[ast.expr],
+        state: State,
+        *,
+        runs_now: bool = False,
+    ) -> Operand:
+        """Evaluate a comprehension as a loop whose rounds put into a fresh container."""
+        ...
 
     def eval(self, node: ast.expr, state: State) -> Operand:
         operand = self._evaluate(node, state)
@@ -25,7 +51,11 @@ class Expressions(Narrowing):
 
     def _is_handle(self, operand: Operand, state: State) -> bool:
         facts = state.facts.get(operand.value or 0, ())
-        return any(fact.status is not Status.PLAIN for fact in facts)
+        return any(
+            fact.status is not Status.PLAIN
+            and (fact.type is None or self.kinds.kind(fact.type) != "ending")
+            for fact in facts
+        )
 
     def _evaluate(self, node: ast.expr, state: State) -> Operand:
         match node:
@@ -36,7 +66,9 @@ class Expressions(Narrowing):
             case ast.Call():
                 return self.call(node, state)
             case ast.Constant():
-                return Operand(node, NONE if node.value is None else Instance(type(node.value).__name__))
+                return Operand(
+                    node, NONE if node.value is None else Instance(type(node.value).__name__)
+                )
             case ast.Await():
                 return self._await(node, state)
             case ast.Tuple() | ast.List() | ast.Set():
@@ -48,7 +80,9 @@ class Expressions(Narrowing):
             case ast.NamedExpr():
                 operand = self.eval(node.value, state)
                 self.bind(node.target, operand, state)
-                return Operand(node, operand.type, operand.value, path_of(node.target), operand.parts)
+                return Operand(
+                    node, operand.type, operand.value, path_of(node.target), operand.parts
+                )
             case _:
                 return self._composed(node, state)
 
@@ -64,9 +98,9 @@ class Expressions(Narrowing):
                 self.captured(node, node.body, node.args, "a lambda", state)
                 return Operand(node, ANY)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
-                return self.comprehension(node, node.generators, [node.elt], state)
+                return self.comprehension(node, [node.elt], state)
             case ast.DictComp():
-                return self.comprehension(node, node.generators, [node.key, node.value], state)
+                return self.comprehension(node, [node.key, node.value], state)
             case ast.Starred():
                 return self.eval(node.value, state)
             case ast.Yield() | ast.YieldFrom():
@@ -127,6 +161,8 @@ class Expressions(Narrowing):
         if value in state.facts and state.holders(value):
             value = self.number(("field again", id(node)))
         state.facts[value] = self.kinds.facts(kind, status, where)
+        if path is not None:
+            state.initial[path] = state.facts[value]
         self.labels[value], self.origins[value] = ast.unparse(node), node
         self.bound.add(value)
         if carrier is not None:
@@ -143,7 +179,8 @@ class Expressions(Narrowing):
             for fact in facts:
                 if fact.status is status and len({one.status for one in facts}) == 1:
                     return status, fact.where
-        return Status.FREE, None
+        is_ours = any(fact.status is Status.LIVE for fact in facts)
+        return Status.ELEMENT if is_ours else Status.FREE, None
 
     def _subscript(self, node: ast.Subscript, state: State) -> Operand:
         container = self.eval(node.value, state)
@@ -272,90 +309,10 @@ class Expressions(Narrowing):
                 name.endswith("contextmanager") or name == "fixture"
                 for name in self.function.decorators
             )
-            if lends or isinstance(node, ast.YieldFrom):
+            if lends:
                 self.use(state, operand)
             else:
-                self.move(state, operand, node)
+                self.move(state, operand)
         return Operand(node, ANY)
 
     # Lambdas and comprehensions
-
-    def captured(
-        self,
-        node: ast.AST,
-        body: ast.expr | Sequence[ast.stmt],
-        args: ast.arguments,
-        what: str,
-        state: State,
-    ) -> None:
-        """Report handles that a function's body takes from around it."""
-        own = {arg.arg for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs]}
-        for default in [*args.defaults, *(one for one in args.kw_defaults if one is not None)]:
-            operand = self.eval(default, state)
-            if self.has(state, operand, Status.LIVE, Status.ELEMENT):
-                self.capture(state, operand, what, node)
-            self.use(state, operand)
-        nodes = [body] if isinstance(body, ast.expr) else list(body)
-        seen: set[str] = set()
-        for inner in (inner for one in nodes for inner in ast.walk(one)):
-            if not isinstance(inner, ast.Name) or inner.id in own | seen:
-                continue
-            seen.add(inner.id)
-            operand = Operand(inner, ANY, state.places.get(inner.id))
-            if self.has(state, operand, Status.LIVE, Status.ELEMENT):
-                self.capture(state, operand, what, node)
-        if isinstance(body, ast.expr):
-            for value in self._spent_by(body, state, own):
-                self.capture(state, Operand(node, ANY, value), what, node)
-
-    def _spent_by(self, body: ast.expr, state: State, own: set[str]) -> list[Value]:
-        """Values from around it that evaluating an expression would move."""
-        trial = state.copy()
-        for name in own:
-            trial.places.pop(name, None)
-            trial.types[name] = ANY
-        self.silent += 1
-        temporaries, self.temporaries = self.temporaries, []
-        self.eval(body, trial)
-        self.temporaries, self.is_dead = temporaries, False
-        self.silent -= 1
-        return [value for value in state.facts if self._is_newly_moved(value, state, trial)]
-
-    def _is_newly_moved(self, value: Value, state: State, after: State) -> bool:
-        before = {fact.status for fact in state.facts[value]}
-        now = {fact.status for fact in after.facts.get(value, frozenset[Fact]())}
-        return Status.MOVED in now - before
-
-    def comprehension(
-        self,
-        node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp,
-        generators: Sequence[ast.comprehension],
-        elements: Sequence[ast.expr],
-        state: State,
-        *,
-        runs_now: bool = False,
-    ) -> Operand:
-        """Evaluate a comprehension as a loop whose rounds put into a fresh container."""
-        is_lazy = isinstance(node, ast.GeneratorExp) and not runs_now
-        what = "a generator expression" if is_lazy else "a comprehension"
-        return self.run_comprehension(node, generators, elements, state, what, is_lazy=is_lazy)
-
-    def argument(self, node: ast.expr, state: State, *, defers: bool) -> Operand:
-        if isinstance(node, ast.GeneratorExp):
-            return self.comprehension(node, node.generators, [node.elt], state, runs_now=not defers)
-        return self.eval(node, state)
-
-    @abstractmethod
-    def run_comprehension(
-        self,
-        node: ast.expr,
-        generators: Sequence[ast.comprehension],
-        elements: Sequence[ast.expr],
-        state: State,
-        what: str,
-        *,
-        is_lazy: bool,
-    ) -> Operand:
-        """Follow the rounds of a comprehension."""
-        ...
-

@@ -63,7 +63,9 @@ class Report:
     files: int
     lines: int
     seconds: float
-    unreadable: tuple[tuple[str, str], ...] = ()
+    unreadable: list[tuple[str, str]] = attrs.field(factory=list[tuple[str, str]])
+    consuming_calls: int = 0
+    """Arguments and receivers of consuming calls that were resolved and judged."""
 
     @property
     def statistics(self) -> Mapping[str, int]:
@@ -76,6 +78,7 @@ class Report:
             "findings": [finding.as_dict() for finding in self.findings],
             "files": self.files,
             "lines": self.lines,
+            "consuming_calls": self.consuming_calls,
             "seconds": round(self.seconds, 3),
             "statistics": dict(self.statistics),
             "unreadable": [list(entry) for entry in self.unreadable],

@@ -3,19 +3,16 @@
 import ast
 from collections.abc import Mapping, Sequence
 
-from ownership.lint.blocks import Blocks
-from ownership.lint.index import FunctionInfo
+from ownership.lint.index import FunctionInfo, class_in
 from ownership.lint.kinds import Kinds
 from ownership.lint.loops import Jumps
-from ownership.lint.moves import Operand, Sink
-from ownership.lint.state import Fact, State, Status, join_all
+from ownership.lint.methods import Methods, Summary
+from ownership.lint.operands import Operand, Sink
+from ownership.lint.state import State, Status, join_all
 from ownership.lint.stores import path_of
-from ownership.lint.types import ANY, NONE, Function, Instance, Type
+from ownership.lint.types import ANY, NONE, Function, Type
 
 __all__ = ["Flow", "Summaries"]
-
-Summary = Mapping[str, frozenset[Fact]] | None
-"""What a method leaves in owner fields of its object; None: nobody knows."""
 
 
 class Summaries:
@@ -37,7 +34,7 @@ class Summaries:
         return self._known[key]
 
 
-class Flow(Blocks):
+class Flow(Methods):
     """Runs a function's statements over a state."""
 
     def __init__(
@@ -58,68 +55,21 @@ class Flow(Blocks):
         self._summaries = summaries
         self.nested: dict[int, tuple[FunctionInfo, dict[str, Type]]] = {}
 
+    def summary_of(self, function: FunctionInfo) -> Summary:
+        return self._summaries.of(function)
+
     def run(self) -> Summary:
         """Follow every path; report at each end what is left."""
         node = self.function.node
-        end = self.block(node.body, self._entry())
+        if all(_is_empty(statement) for statement in node.body):
+            return {}  # A declaration: of a protocol, an overload, an abstract method.
+        end = self.block(node.body, self.entry())
         exits = list(self.jumps.exits)
         if end is not None:
             exits.append((end, node.body[-1]))
         for state, at in exits:
             self.leave(state, at)
-        return self._summary([state for state, at in exits if not isinstance(at, ast.Raise)])
-
-    def _entry(self) -> State:
-        state = State()
-        for parameter in self.function.parameters:
-            read = self.members.annotations.read
-            kind, mark = read(parameter.annotation, self.module, self.function.owner)
-            state.types[parameter.arg] = kind
-            if self.kinds.is_followed(kind):
-                status = {"consume": Status.LIVE, "owns": Status.FIELD, "": Status.BORROWED}[mark]
-                if mark == "consume" and self.kinds.is_spent_within(self.module.name, kind):
-                    status = Status.FREE
-                value = self.fresh(state, parameter, kind, status)
-                if status is Status.BORROWED:
-                    state.facts[value] = frozenset(
-                        fact._replace(where=parameter) if fact.status is Status.BORROWED else fact
-                        for fact in state.facts[value]
-                    )
-                self.bound.add(value)
-                state.places[parameter.arg] = value
-        variadic = self.function.node.args.vararg
-        if variadic is not None:
-            self._enter_variadic(variadic, state)
-        if self.receiver is not None:
-            state.types[self.receiver] = self.own_type()
-        return state
-
-    def _enter_variadic(self, variadic: ast.arg, state: State) -> None:
-        kind, mark = self.members.annotations.read(variadic.annotation, self.module, self.function.owner)
-        state.types[variadic.arg] = whole = Instance("tuple", (kind,))
-        if self.kinds.is_followed(whole):
-            status = Status.LIVE if mark == "consume" else Status.BORROWED
-            value = self.fresh(state, variadic, whole, status)
-            state.facts[value] = frozenset(fact._replace(where=variadic) for fact in state.facts[value])
-            self.bound.add(value)
-            state.places[variadic.arg] = value
-
-    def _summary(self, states: Sequence[State]) -> Summary:
-        if not states:
-            return {}
-        found: dict[str, frozenset[Fact]] = {}
-        places = {place for state in states for place in state.places if self.is_own_field(place)}
-        for place in places:
-            name = place.partition(".")[2]
-            facts: set[Fact] = set()
-            for state in states:
-                value = state.places.get(place)
-                if value is None:
-                    return None
-                for leaf in state.leaves(value):
-                    facts |= state.facts[leaf]
-            found[name] = frozenset(fact._replace(where=None) for fact in facts)
-        return found
+        return self.summary([state for state, at in exits if not isinstance(at, ast.Raise)])
 
     # Statements
 
@@ -186,6 +136,8 @@ class Flow(Blocks):
                 return self.match(node, state)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self._nested(node, state)
+            case ast.ClassDef():
+                self._nested_class(node, state)
             case ast.Delete():
                 for target in node.targets:
                     self._delete(target, state)
@@ -205,7 +157,9 @@ class Flow(Blocks):
                 self.before_call(state)
                 self.put(container, operand, state, node.target)
         else:
-            kind, _ = self.members.annotations.read(node.annotation, self.module, self.function.owner)
+            kind, _ = self.members.annotations.read(
+                node.annotation, self.module, self.function.owner
+            )
             if node.value is not None:
                 operand = self.eval(node.value, state)
                 if kind != ANY and not self.kinds.is_followed(kind) and kind != NONE:
@@ -213,8 +167,10 @@ class Flow(Blocks):
                     if operand.place is None:
                         self.release(state, operand)
                     operand = Operand(operand.node, kind)
-                if operand.value is None and operand.parts is None or kind != ANY:
-                    operand = Operand(operand.node, kind, operand.value, operand.place, operand.parts)
+                if kind != ANY or (operand.value is None and operand.parts is None):
+                    operand = Operand(
+                        operand.node, kind, operand.value, operand.place, operand.parts
+                    )
                 self.bind(node.target, operand, state)
             path = path_of(node.target)
             if path is not None and kind != ANY:
@@ -224,8 +180,8 @@ class Flow(Blocks):
         value = node.value if isinstance(node, ast.Return) else node.exc
         if value is not None:
             operand = self.eval(value, state)
-            if isinstance(node, ast.Return) and not self._lends(operand, state):
-                self.move(state, operand, node)
+            if isinstance(node, ast.Return) and not self._lends(operand):
+                self.move(state, operand)
             else:
                 self.use(state, operand)
         if self.is_dead:
@@ -234,7 +190,7 @@ class Flow(Blocks):
         self.sweep(state, self.temporaries)
         self.jumps.exits.append((state, node))
 
-    def _lends(self, operand: Operand, state: State) -> bool:
+    def _lends(self, operand: Operand) -> bool:
         """Whether a ``return`` gives a handle for looking at: a property, or what was given."""
         if self.function.is_property:
             return True
@@ -253,6 +209,7 @@ class Flow(Blocks):
                 self.report("OWN003", message, target)
             return
         path = path_of(target)
+        self.eval(target, state)
         value = state.places.pop(path, None) if path is not None else None
         for leaf in state.leaves(value):
             is_held = any(fact.status is Status.FIELD for fact in state.facts[leaf])
@@ -262,10 +219,16 @@ class Flow(Blocks):
 
     # Functions inside
 
+    def _nested_class(self, node: ast.ClassDef, state: State) -> None:
+        """A class in a function: its methods are functions like any other."""
+        for method in class_in(node, self.module).methods.values():
+            outer = {**self.outer, **state.types}
+            self.nested.setdefault(id(method.node), (method, outer))
+
     def _nested(self, node: ast.FunctionDef | ast.AsyncFunctionDef, state: State) -> None:
         self.captured(node, node.body, node.args, f"the function `{node.name}`", state)
-        info = FunctionInfo(node.name, self.module, node)
         outer = {**self.outer, **state.types}
+        info = FunctionInfo(node.name, self.module, node)
         if id(node) in self.nested:
             info = self.nested[id(node)][0]
         self.nested[id(node)] = info, outer
@@ -273,30 +236,7 @@ class Flow(Blocks):
 
     # Methods of the own object
 
-    def after_method(self, receiver: Operand, callee: Type, state: State) -> None:
-        if receiver.place is None or not isinstance(callee, Function):
-            return
-        if receiver.place != self.receiver:
-            if receiver.value is None:
-                self.lose_fields(receiver.place, state)
-            return
-        summary = self._summaries.of(callee.info)
-        if summary is None:
-            self.lose_fields(receiver.place, state)
-            return
-        for name, facts in summary.items():
-            path = f"{receiver.place}.{name}"
-            for leaf in state.leaves(state.places.pop(path, None)):
-                self._leave_by_method(leaf, state)
-            value = self.number(("after", id(callee.info), name))
-            state.facts[value] = facts
-            self.labels[value], self.origins[value] = path, self.function.node
-            self.bound.add(value)
-            state.places[path] = value
 
-    def _leave_by_method(self, leaf: int, state: State) -> None:
-        state.facts[leaf] = frozenset(
-            fact._replace(status=Status.BORROWED, where=None) if fact.status is Status.FIELD else fact
-            for fact in state.facts[leaf]
-        )
-
+def _is_empty(node: ast.stmt) -> bool:
+    """A docstring or an ellipsis."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

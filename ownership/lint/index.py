@@ -1,13 +1,24 @@
 """What a module defines, read from its source: classes, functions, imports, never imported."""
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
 
-__all__ = ["ClassInfo", "FunctionInfo", "Imported", "Module", "Symbol", "VariableInfo", "index"]
+__all__ = [
+    "ClassInfo",
+    "FunctionInfo",
+    "Imported",
+    "Module",
+    "Symbol",
+    "VariableInfo",
+    "class_in",
+    "index",
+]
 
+_IMPORT = re.compile(r"\s+(?:from|import)\s")
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -19,6 +30,8 @@ class FunctionInfo:
     module: "Module"
     node: AnyFunction
     owner: "ClassInfo | None" = None
+    passes: str | None = attrs.field(init=False, default="")
+    """The parameter that it gives back as it is; the empty string until somebody has looked."""
 
     @property
     def decorators(self) -> list[str]:
@@ -112,6 +125,8 @@ class Module:
 def index(module: Module) -> Module:
     """Fill in what the module defines."""
     _Indexer(module).body(module.tree.body)
+    if not any(line[:1] in " \t" and _IMPORT.match(line) for line in module.lines):
+        return module
     # Imports inside of functions, where no definition of the module says otherwise.
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -134,6 +149,13 @@ def imports_of(module: Module, node: ast.Import | ast.ImportFrom) -> Iterator[tu
                 module.stars.append(source)
         else:
             yield alias.asname or alias.name, Imported(source, alias.name)
+
+
+def class_in(node: ast.ClassDef, module: Module) -> ClassInfo:
+    """A class that is defined in a function of a module."""
+    return _Indexer(Module(module.name, module.path, module.lines, module.tree)).class_(
+        node, module
+    )
 
 
 class _Indexer:
@@ -170,22 +192,26 @@ class _Indexer:
             case _:
                 pass
 
-    def function(self, node: AnyFunction, owner: ClassInfo | None) -> FunctionInfo:
-        info = FunctionInfo(node.name, self.module, node, owner)
+    def function(
+        self, node: AnyFunction, owner: ClassInfo | None, module: Module | None = None
+    ) -> FunctionInfo:
+        info = FunctionInfo(node.name, module or self.module, node, owner)
         self.module.functions.append(info)
         return info
 
-    def class_(self, node: ast.ClassDef, outer: str = "") -> ClassInfo:
-        info = ClassInfo(outer + node.name, self.module, node)
+    def class_(
+        self, node: ast.ClassDef, module: Module | None = None, outer: str = ""
+    ) -> ClassInfo:
+        info = ClassInfo(outer + node.name, module or self.module, node)
         for item in node.body:
             match item:
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
-                    method = self.function(item, info)
+                    method = self.function(item, info, module)
                     # The last of several overloads has the body; a property's setter has not.
                     if not any(name in {"setter", "deleter"} for name in method.decorators):
                         info.methods[item.name] = method
                 case ast.ClassDef():
-                    info.nested[item.name] = self.class_(item, f"{info.name}.")
+                    info.nested[item.name] = self.class_(item, module, f"{info.name}.")
                 case ast.AnnAssign(target=ast.Name(id="carries")):
                     info.carries = _strings(item.value)
                 case ast.AnnAssign(target=ast.Name(id=name)):

@@ -132,7 +132,9 @@ class Kinds:
         """
         found = list(self._handles_in(kind))
         return bool(found) and all(
-            self.kind(one) == "named" or self.is_issuer(module, one) for one in found
+            self.kind(one) == "named"
+            or (self.kind(one) == "handle" and self.is_issuer(module, one))
+            for one in found
         )
 
     def _handles_in(self, kind: Type) -> Iterator[Instance]:

@@ -2,13 +2,15 @@
 
 import ast
 import builtins
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import attrs
 
 from ownership.lint.annotations import Annotations, MarkName, instance_of
+from ownership.lint.hierarchy import Assigned, Hierarchy, receiver_of
 from ownership.lint.index import ClassInfo, FunctionInfo, Module
+from ownership.lint.resolve import Defined
 from ownership.lint.types import (
     ANY,
     Class,
@@ -28,7 +30,6 @@ from ownership.lint.types import (
 __all__ = ["Member", "Members", "Parameter"]
 
 Scope = Callable[[str], Type | None]
-_DEEPEST = 8
 
 
 @attrs.frozen
@@ -54,50 +55,16 @@ class Parameter:
     """The field that a generated ``__init__`` stores it in."""
 
 
-class Members:
+class Members(Hierarchy):
     """Attributes and results by type."""
 
     def __init__(self, annotations: Annotations) -> None:
-        self.annotations = annotations
-        self.names = annotations.names
-        self._assigned: dict[str, Mapping[str, tuple[FunctionInfo, ast.expr | None, ast.expr | None]]] = {}
+        super().__init__(annotations)
         self._inferring: set[tuple[str, str]] = set()
         self._named: dict[tuple[str, str], Type] = {}
         self._members: dict[tuple[Instance, str], Member | None] = {}
 
     # Classes
-
-    def ancestry(self, instance: Instance, depth: int = 0) -> Iterator[tuple[ClassInfo, dict[str, Type]]]:
-        """A class and its bases, each with what its type variables stand for."""
-        info = instance.info
-        if info is None or depth > _DEEPEST:
-            return
-        bases = [(base, self.annotations.read(base, info.module)[0]) for base in info.node.bases]
-        variables = [
-            arg.name
-            for _, kind in bases
-            if isinstance(kind, Instance)
-            for arg in kind.args
-            if isinstance(arg, Variable)
-        ]
-        by = dict(zip(dict.fromkeys(variables), instance.args, strict=False))
-        yield info, by
-        for _, kind in bases:
-            if isinstance(kind, Instance):
-                base = substitute(kind, by)
-                if isinstance(base, Instance):
-                    yield from self.ancestry(base, depth + 1)
-
-    def is_subclass(self, instance: Instance, name: str) -> bool | None:
-        """Whether instances are also of the class ``name``; None when a base is not known."""
-        if instance.name == name:
-            return True
-        if instance.info is None:
-            return None if "." in instance.name or "." in name else False
-        for info, _ in self.ancestry(instance):
-            if info.qualified == name:
-                return True
-        return False
 
     def member(self, instance: Instance, name: str) -> Member | None:
         """An attribute of an instance."""
@@ -121,7 +88,9 @@ class Members:
                 return Member("method", Function(method, instance), "", info)
             if name in info.nested:
                 return Member("class", Class(instance_of(info.nested[name])))
-            assigned = self._assignments(info).get(name)
+        # What a class declares counts before what one of its bases or heirs assigns.
+        for info, by in self.ancestry(instance):
+            assigned = self.assignments(info).get(name)
             if assigned is not None:
                 return self._assigned_member(info, name, assigned, by)
         return None
@@ -130,7 +99,7 @@ class Members:
         self,
         info: ClassInfo,
         name: str,
-        assigned: tuple[FunctionInfo, ast.expr | None, ast.expr | None],
+        assigned: Assigned,
         by: Mapping[str, Type],
     ) -> Member:
         method, annotation, value = assigned
@@ -142,29 +111,23 @@ class Members:
             return Member("field", ANY, "", info)
         self._inferring.add(key)
         try:
-            return Member("field", substitute(self.infer(value, self.scope(method), info.module), by), "", info)
+            return Member(
+                "field",
+                substitute(self.infer(value, self.scope(method), info.module), by),
+                "",
+                info,
+            )
         finally:
             self._inferring.discard(key)
-
-    def _assignments(
-        self, info: ClassInfo
-    ) -> Mapping[str, tuple[FunctionInfo, ast.expr | None, ast.expr | None]]:
-        """What methods assign to attributes of ``self``; annotated ones and ``__init__`` first."""
-        if info.qualified not in self._assigned:
-            found: dict[str, tuple[FunctionInfo, ast.expr | None, ast.expr | None]] = {}
-            for method in sorted(info.methods.values(), key=lambda method: method.name != "__init__"):
-                for target, annotation, value in _self_assignments(method):
-                    if annotation is not None or target not in found:
-                        found[target] = method, annotation, value
-            self._assigned[info.qualified] = found
-        return self._assigned[info.qualified]
 
     # Expressions, as far as types go
 
     def scope(self, function: FunctionInfo) -> Scope:
         """The types of a function's parameters."""
         kinds = {
-            parameter.arg: self.annotations.read(parameter.annotation, function.module, function.owner)[0]
+            parameter.arg: self.annotations.read(
+                parameter.annotation, function.module, function.owner
+            )[0]
             for parameter in function.parameters
         }
         receiver = receiver_of(function)
@@ -190,7 +153,9 @@ class Members:
             case ast.Await() | ast.NamedExpr():
                 return self.infer(node.value, scope, module)
             case ast.IfExp():
-                return union(self.infer(node.body, scope, module), self.infer(node.orelse, scope, module))
+                return union(
+                    self.infer(node.body, scope, module), self.infer(node.orelse, scope, module)
+                )
             case ast.BoolOp():
                 return self.infer(node.values[-1], scope, module)
             case ast.Constant(value=None):
@@ -213,7 +178,7 @@ class Members:
                 self._named[key] = Class(Instance(name)) if hasattr(builtins, name) else ANY
         return self._named[key]
 
-    def defined(self, found: object) -> Type:
+    def defined(self, found: Defined | None) -> Type:
         """What a definition is, as a value."""
         if isinstance(found, ClassInfo):
             return Class(instance_of(found))
@@ -223,15 +188,13 @@ class Members:
             return found
         if isinstance(found, str):
             return Class(Instance(found))
-        if not isinstance(found, tuple):
+        if found is None:
             return ANY
         variable, module, _ = found
         if variable.annotation is not None:
             return self.annotations.read(variable.annotation, module)[0]
-        if variable.value is None or ("", id(variable)) in self._inferring:
-            return ANY
         key = "", str(id(variable))
-        if key in self._inferring:
+        if variable.value is None or key in self._inferring:
             return ANY
         self._inferring.add(key)
         try:
@@ -250,7 +213,9 @@ class Members:
                 found.append(attribute.type if attribute is not None else _opaque(member, name))
             elif isinstance(member, Class):
                 attribute = self.member(member.instance, name)
-                found.append(attribute.type if attribute is not None else _opaque(member.instance, name))
+                found.append(
+                    attribute.type if attribute is not None else _opaque(member.instance, name)
+                )
             else:
                 return ANY
         return union(*found)
@@ -289,9 +254,9 @@ class Members:
             Parameter(arg.arg, *read(arg.annotation, info.module, info.owner))
             for arg in info.parameters
         ]
-        if info.owner is not None and "staticmethod" not in info.decorators and found:
-            if callee.receiver is not None or "classmethod" in info.decorators:
-                del found[0]
+        is_bound = callee.receiver is not None or "classmethod" in info.decorators
+        if info.owner is not None and "staticmethod" not in info.decorators and is_bound:
+            del found[:1]
         variadic = info.node.args.vararg
         if variadic is not None:
             position = max(0, len(found) - len(info.node.args.kwonlyargs))
@@ -318,38 +283,13 @@ class Members:
         return found
 
 
-def receiver_of(function: FunctionInfo) -> str | None:
-    """The name of a method's receiver: ``self``."""
-    if function.owner is None or {"staticmethod", "classmethod"} & set(function.decorators):
-        return None
-    return function.parameters[0].arg if function.parameters else None
-
-
-def _self_assignments(
-    method: FunctionInfo,
-) -> Iterator[tuple[str, ast.expr | None, ast.expr | None]]:
-    receiver = receiver_of(method)
-    for node in ast.walk(method.node):
-        pairs: list[tuple[ast.expr, ast.expr | None, ast.expr | None]] = []
-        if isinstance(node, ast.AnnAssign):
-            pairs.append((node.target, node.annotation, node.value))
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                    pairs += ((one, None, value) for one, value in zip(target.elts, node.value.elts, strict=False))
-                else:
-                    pairs.append((target, None, node.value))
-        for target, annotation, value in pairs:
-            match target:
-                case ast.Attribute(value=ast.Name(id=name)) if name == receiver:
-                    yield target.attr, annotation, value
-                case _:
-                    pass
-
-
 def _opaque(instance: Instance, name: str) -> Type:
     """An attribute of a class that is not read: a class or function by its dotted name."""
-    return Class(Instance(f"{instance.name}.{name}")) if instance.info is None and "." in instance.name else ANY
+    return (
+        Class(Instance(f"{instance.name}.{name}"))
+        if instance.info is None and "." in instance.name
+        else ANY
+    )
 
 
 def _bind(expected: Type, given: Type, by: dict[str, Type]) -> None:
@@ -363,7 +303,9 @@ def _bind(expected: Type, given: Type, by: dict[str, Type]) -> None:
 def _is_class_variable(field: ast.AnnAssign) -> bool:
     text = ast.unparse(field.annotation)
     has_no_init = isinstance(field.value, ast.Call) and any(
-        keyword.arg == "init" and isinstance(keyword.value, ast.Constant) and not keyword.value.value
+        keyword.arg == "init"
+        and isinstance(keyword.value, ast.Constant)
+        and not keyword.value.value
         for keyword in field.value.keywords
     )
     return "ClassVar" in text or has_no_init

@@ -2,9 +2,10 @@
 
 import ast
 from collections.abc import Callable, Hashable, Sequence
+from typing import cast
 
 from ownership.lint.calls import Calls
-from ownership.lint.moves import Operand
+from ownership.lint.operands import Operand
 from ownership.lint.state import Fact, State, Status, Value, join_all
 from ownership.lint.stores import path_of
 from ownership.lint.types import ANY, NONE, Instance, Type, members, union
@@ -26,10 +27,7 @@ class Narrowing(Calls):
 
         def make(key: Hashable) -> Value:
             value = self.number(("joint", id(node), key))
-            name = key
-            while isinstance(name, tuple):
-                name = name[-1]  # pyright: ignore[reportUnknownVariableType]  a key is nested keys
-            self.labels.setdefault(value, str(name))
+            self.labels.setdefault(value, _place_in(key))
             self.origins.setdefault(value, node)
             self.bound.add(value)
             return value
@@ -53,7 +51,9 @@ class Narrowing(Calls):
                 return (state, None) if test.value else (None, state)
             case ast.Compare(ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=None)]):
                 return self._by_fact(test.left, state, _is_none)
-            case ast.Compare(ops=[ast.IsNot() | ast.NotEq()], comparators=[ast.Constant(value=None)]):
+            case ast.Compare(
+                ops=[ast.IsNot() | ast.NotEq()], comparators=[ast.Constant(value=None)]
+            ):
                 yes, no = self._by_fact(test.left, state, _is_none)
                 return no, yes
             case ast.Call(func=ast.Name(id="isinstance"), args=[subject, classes]):
@@ -118,7 +118,9 @@ class Narrowing(Calls):
         facts = frozenset(fact for fact in state.facts[value] if wanted(fact))
         if not facts:
             return None
+        gone = result.roots(value)
         result.facts[value] = facts
+        result.leave_path(gone - result.roots(value))
         return result
 
     # Classes
@@ -173,6 +175,11 @@ class Narrowing(Calls):
             if not (isinstance(one, Instance) and self._is_one_of(one, classes))
         ]
         return union(*left) if left else kind
+
+
+def _place_in(key: Hashable) -> str:
+    """The place that a joint value is numbered by: the last part of nested keys."""
+    return _place_in(cast("tuple[Hashable, ...]", key)[-1]) if isinstance(key, tuple) else str(key)
 
 
 def _is_none(fact: Fact) -> bool | None:

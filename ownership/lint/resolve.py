@@ -4,6 +4,7 @@ import ast
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from ownership.lint.index import (
     ClassInfo,
@@ -44,27 +45,36 @@ def dotted(node: ast.expr) -> str | None:
     return None
 
 
+class HasModule(Protocol):
+    """A file that is checked."""
+
+    @property
+    def module(self) -> Module | None: ...
+
+
 class Names:
     """All modules that are known, and the names in them.
 
     Args:
-        modules: what is checked, by dotted name.
+        sources: what is checked, by dotted name.
         readable: top-level packages whose other modules may be read for their annotations.
         roots: where those are looked for, before ``sys.path``.
     """
 
     def __init__(
-        self, modules: Mapping[str, Module], readable: Iterable[str], roots: Iterable[Path]
+        self, sources: Mapping[str, HasModule], readable: Iterable[str], roots: Iterable[Path]
     ) -> None:
-        self.modules: dict[str, Module | None] = dict(modules)
+        self._sources = sources
+        self._modules: dict[str, Module | None] = {}
         self._readable = frozenset(readable)
         self._roots = [*roots, *(Path(entry) for entry in sys.path if entry)]
 
     def module(self, name: str) -> Module | None:
         """A module by its dotted name, read on first use; None when it is none of ours."""
-        if name not in self.modules:
-            self.modules[name] = self._read(name)
-        return self.modules[name]
+        if name not in self._modules:
+            source = self._sources.get(name)
+            self._modules[name] = self._read(name) if source is None else source.module
+        return self._modules[name]
 
     def _read(self, name: str) -> Module | None:
         parts = name.split(".")

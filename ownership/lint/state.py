@@ -45,9 +45,12 @@ class Fact(NamedTuple):
     status: Status
     type: Instance | None = None
     where: ast.AST | None = None
+    root: tuple[int, int] | None = None
+    """The value that this was known of before paths met, and by which path; None: on any."""
 
 
 Value = int
+Root = tuple[Value, int]
 Facts = frozenset[Fact]
 
 
@@ -66,6 +69,8 @@ class State:
         factory=dict[Value, tuple[tuple[Value, Facts], ...]]
     )
     """By lease: what was moved into it, and how it was before."""
+    initial: dict[str, Facts] = attrs.field(factory=dict[str, Facts])
+    """What a field holds as long as nobody has touched it; shared by all states of a function."""
 
     def copy(self) -> "State":
         """Another state that begins alike."""
@@ -75,6 +80,7 @@ class State:
             self.parts.copy(),
             self.types.copy(),
             self.lent.copy(),
+            self.initial,
         )
 
     def leaves(self, value: Value | None) -> list[Value]:
@@ -85,6 +91,48 @@ class State:
         if parts is None:
             return [value] if value in self.facts else []
         return [leaf for part in parts for leaf in self.leaves(part)]
+
+    def roots(self, value: Value) -> set[Root]:
+        """The values that a joint value may be, each on its path; itself, when it is none."""
+        return {
+            fact.root or (value, 0)
+            for fact in self.facts[value]
+            if fact.status not in {Status.PLAIN, Status.MOVED}
+        }
+
+    def follow(self, roots: set[Root], change: Callable[[Fact], Fact]) -> None:
+        """Let other values that may be the same follow a change."""
+        for value, facts in self.facts.items():
+            touched = [
+                fact
+                for fact in facts
+                if fact.status not in {Status.PLAIN, Status.MOVED}
+                and any(_may_be(fact.root or (value, 0), root) for root in roots)
+            ]
+            if touched:
+                self.facts[value] = facts.difference(touched) | {change(one) for one in touched}
+
+    def leave_path(self, roots: set[Root]) -> None:
+        """These values are known not to be here: nor is what else was known on their paths."""
+        for value, facts in self.facts.items():
+            kept = frozenset(
+                fact
+                for fact in facts
+                if fact.status in {Status.PLAIN, Status.MOVED}
+                or not any(_is_on(fact.root or (value, 0), root) for root in roots)
+            )
+            self.facts[value] = kept or facts
+
+    def begin_anew(self, value: Value, earlier: Value) -> None:
+        """A site makes a second value: what is known of joint values is of the earlier one."""
+        for one, facts in self.facts.items():
+            if any(fact.root is not None and fact.root[0] == value for fact in facts):
+                self.facts[one] = frozenset(
+                    fact._replace(root=(earlier, fact.root[1]))
+                    if fact.root is not None and fact.root[0] == value
+                    else fact
+                    for fact in facts
+                )
 
     def holders(self, value: Value) -> list[str]:
         """Places that name a value, alone or among others."""
@@ -125,43 +173,42 @@ def moved(facts: Facts, where: ast.AST) -> Facts:
     )
 
 
+Pair = tuple[Value | None, Value | None]
+"""What a place names on either side."""
+
+
 def join_all(states: Iterable[State | None], make: Callable[[Hashable], Value]) -> State | None:
     """Join any number of states, unreachable ones left out."""
     result: State | None = None
     for number, state in enumerate(states):
         if state is not None:
-            result = state if result is None else join(result, state, lambda key, n=number: make((n, key)))
+            result = state if result is None else join(result, state, _numbered(make, number))
     return result
+
+
+def _numbered(make: Callable[[Hashable], Value], number: int) -> Callable[[Hashable], Value]:
+    return lambda key: make((number, key))
 
 
 def join(first: State, second: State, make: Callable[[Hashable], Value]) -> State:
     """What is known where two paths meet; ``make`` numbers joint values by their first place."""
-    result = State()
+    result = State(initial=first.initial)
     groups = _groups(first, second)
+    site = make("<site>")
+    paths = 2 * site, 2 * site + 1
     for pair, (name, places) in groups.items():
-        one, two = pair
-        value = _known(one, two)
-        if value is None:
-            value = make(name)
-        if one == two and one is not None:
-            parts = first.parts.get(one)
-            if parts is not None and parts == second.parts.get(one):
-                result.parts[one] = parts
-                for place in places:
-                    result.places[place] = one
-                continue
-            if parts is not None or one in second.parts:
-                value = make(name)
-        one, two = (one or two, two or one) if value in pair else pair
-        facts = _facts_of(first, one) | _facts_of(second, two)
-        for state, known in ((first, pair[0]), (second, pair[1])):
-            if known is None and name in state.types:
-                facts |= _plain(state.types[name])
-        if not facts:
+        value = _known(first, second, pair, name)
+        parts = None if value is None else first.parts.get(value)
+        if value is not None and parts is not None and parts == second.parts.get(value):
+            result.parts[value] = parts
+            result.places.update(dict.fromkeys(places, value))
             continue
-        result.facts[value] = result.facts.get(value, frozenset()) | facts
-        for place in places:
-            result.places[place] = value
+        if value is None or parts is not None or value in second.parts:
+            value = make(name)
+        facts = _both(first, second, pair, name, value, paths)
+        if facts:
+            result.facts[value] = result.facts.get(value, frozenset()) | facts
+            result.places.update(dict.fromkeys(places, value))
     _keep_loose(result, first, second)
     for place, kind in first.types.items():
         other = second.types.get(place)
@@ -171,37 +218,64 @@ def join(first: State, second: State, make: Callable[[Hashable], Value]) -> Stat
     return result
 
 
-def _plain(kind: Type) -> Facts:
-    """What a place names that is not followed."""
-    known = [one for one in members(kind) if isinstance(one, Instance)]
-    return frozenset(Fact(Status.PLAIN, one) for one in known or [None])
-
-
-def _known(one: Value | None, two: Value | None) -> Value | None:
-    """The value that both sides name, or the only side that names one."""
-    if one is None or two is None:
-        return two if one is None else one
-    return one if one == two else None
-
-
-def _facts_of(state: State, value: Value | None) -> Facts:
+def _both(
+    first: State, second: State, pair: Pair, name: str, value: Value, paths: tuple[int, int]
+) -> Facts:
+    """What either side knows; a side where the place names nothing that is followed, that."""
     facts: set[Fact] = set()
-    for leaf in state.leaves(value):
-        facts |= state.facts[leaf]
+    for state, known, path in zip((first, second), pair, paths, strict=True):
+        if known is None and "." in name:
+            facts |= state.initial[name]
+        elif known is None and name in state.types:
+            facts |= _plain(state.types[name])
+        for leaf in state.leaves(known):
+            for fact in state.facts[leaf]:
+                is_rooted = fact.root is not None or leaf == value or fact.status is Status.PLAIN
+                facts.add(fact if is_rooted else fact._replace(root=(leaf, path)))
     return frozenset(facts)
 
 
-def _groups(
-    first: State, second: State
-) -> dict[tuple[Value | None, Value | None], tuple[str, list[str]]]:
+def _may_be(root: Root, other: Root) -> bool:
+    """Whether two are one value; not on the two sides of one meeting."""
+    is_other_side = root[1] != other[1] and root[1] // 2 == other[1] // 2
+    return root[0] == other[0] and (0 in {root[1], other[1]} or not is_other_side)
+
+
+def _is_on(root: Root, other: Root) -> bool:
+    """Whether one value is known by one path; a path of 0 is any."""
+    return root[0] == other[0] and 0 in {root[1], other[1], root[1] - other[1]}
+
+
+def _plain(kind: Type) -> Facts:
+    """What a place names that is not followed."""
+    known = [one for one in members(kind) if isinstance(one, Instance)]
+    return frozenset([Fact(Status.PLAIN, one) for one in known] or [Fact(Status.PLAIN)])
+
+
+def _known(first: State, second: State, pair: Pair, name: str) -> Value | None:
+    """The value that both sides name, or the one side where the place is bound at all."""
+    one, two = pair
+    if "." in name or (one is not None and two is not None):
+        return one if one == two else None
+    is_bound = name in (first if one is None else second).types
+    return None if is_bound else (two if one is None else one)
+
+
+def _groups(first: State, second: State) -> dict[Pair, tuple[str, list[str]]]:
     """Places by what they name on either side; sides that share a value are one group."""
-    pairs: dict[tuple[Value | None, Value | None], tuple[str, list[str]]] = {}
-    by_side: dict[tuple[int, Value], tuple[Value | None, Value | None]] = {}
+    pairs: dict[Pair, tuple[str, list[str]]] = {}
+    by_side: dict[tuple[int, Value], Pair] = {}
     for place in sorted({*first.places, *second.places}):
         pair = first.places.get(place), second.places.get(place)
+        if "." in place and None in pair:
+            # A field that one side has not touched: as it was, if that is known.
+            if place in first.initial:
+                pairs[pair] = place, [place]
+            continue
         for side, value in enumerate(pair):
-            if value is not None:
-                pair = by_side.setdefault((side, value), pair) if pair[1 - side] is None else pair
+            is_unbound = pair[1 - side] is None and place not in (second, first)[side].types
+            if value is not None and is_unbound:
+                pair = by_side.get((side, value), pair)
         pairs.setdefault(pair, (place, []))[1].append(place)
         for side, value in enumerate(pair):
             if value is not None:

@@ -2,17 +2,16 @@
 
 import ast
 from collections.abc import Sequence
-from typing import Final
 
-from ownership.lint.members import Member, receiver_of
-from ownership.lint.moves import Moves, Operand, type_name
+from ownership.lint.hierarchy import receiver_of
+from ownership.lint.operands import Operand
+from ownership.lint.puts import Puts
 from ownership.lint.state import Fact, State, Status, Value
-from ownership.lint.types import ANY, NONE, Instance, Type, elements_of, members, without_none
+from ownership.lint.types import ANY, NONE, Instance, elements_of
 
 __all__ = ["Stores", "path_of"]
 
 _LONGEST_PATH = 3
-_HELD: Final = (Status.LIVE, Status.BORROWED, Status.ELEMENT, Status.FIELD)
 
 
 def path_of(node: ast.AST) -> str | None:
@@ -26,7 +25,7 @@ def path_of(node: ast.AST) -> str | None:
     return ".".join([node.id, *reversed(parts)])
 
 
-class Stores(Moves):
+class Stores(Puts):
     """Assignments."""
 
     _lost: list[tuple[Value, str, ast.AST]]
@@ -143,11 +142,24 @@ class Stores(Moves):
 
     def element_status(self, state: State, operand: Operand) -> Status | None:
         """In which condition the elements of a container are."""
-        order = (Status.LIVE, Status.MOVED, Status.BORROWED, Status.FIELD, Status.NAMED, Status.FREE)
-        found = {fact.status for value in self.leaves(state, operand) for fact in state.facts[value]}
+        order = (
+            Status.LIVE,
+            Status.MOVED,
+            Status.BORROWED,
+            Status.FIELD,
+            Status.NAMED,
+            Status.FREE,
+        )
+        found = {
+            fact.status for value in self.leaves(state, operand) for fact in state.facts[value]
+        }
         for status in order:
             if status in found:
-                by = {Status.LIVE: Status.ELEMENT, Status.FIELD: Status.BORROWED, Status.MOVED: Status.FREE}
+                by = {
+                    Status.LIVE: Status.ELEMENT,
+                    Status.FIELD: Status.BORROWED,
+                    Status.MOVED: Status.FREE,
+                }
                 return by.get(status, status)
         return None
 
@@ -165,15 +177,9 @@ class Stores(Moves):
                 self._name_field(path, operand, state)
         elif path is not None:
             state.places.pop(path, None)
-            state.types[path] = operand.type if member is None or member.type == ANY else member.type
-
-    def field_of(self, kind: Type, name: str) -> Member | None:
-        """The first field of that name among the alternatives of a type."""
-        for one in members(without_none(kind)):
-            member = self.members.member(one, name) if isinstance(one, Instance) else None
-            if member is not None:
-                return member
-        return None
+            state.types[path] = (
+                operand.type if member is None or member.type == ANY else member.type
+            )
 
     def _name_field(self, path: str, operand: Operand, state: State) -> None:
         state.forget(f"{path}.")
@@ -183,41 +189,11 @@ class Stores(Moves):
         else:
             state.places[path] = value
 
-    def store_unowned(
-        self, operand: Operand, state: State, target: ast.AST, member: Member | None
-    ) -> None:
-        """A handle goes where no owner is declared."""
-        for value in self.leaves(state, operand):
-            self._check_moved(state, operand, value)
-            if self.note_name(state, value):
-                continue
-            if any(fact.status in _HELD for fact in state.facts[value]):
-                name = self.name_of(operand, value)
-                owner = member.owner.name if member is not None and member.owner is not None else None
-                says = f"`{owner}` does not declare" if owner else "no class declares"
-                message = f"`{name}` is stored in `{ast.unparse(target)}`, which {says} as an owner"
-                self.report("OWN008", message, operand.node, self.taken(value))
-                self.release(state, Operand(operand.node, ANY, value))
-
-    def note_name(self, state: State, value: Value) -> bool:
-        """A name of what the device owns is noted somewhere: it need not end here any more."""
-        named = [fact for fact in state.facts[value] if self._is_name(fact)]
-        state.facts[value] = frozenset(
-            fact._replace(status=Status.NAMED) if fact in named else fact
-            for fact in state.facts[value]
-        )
-        return bool(named)
-
-    def _is_name(self, fact: Fact) -> bool:
-        if fact.type is None or fact.status not in {*_HELD, Status.NAMED, Status.FREE}:
-            return False
-        return self.kinds.begins_named(fact.type)
-
     def _bind_owner(
         self, target: ast.Attribute, path: str | None, operand: Operand, state: State
     ) -> None:
         if path is None:
-            self.move(state, operand, target)
+            self.move(state, operand)
             return
         old: list[Value] = []
         if path in state.places or not self._begins_empty(path):
@@ -240,14 +216,6 @@ class Stores(Moves):
             f"{self.receiver}."
         )
 
-    def _collapse(self, state: State, value: Value, where: ast.AST, status: Status) -> None:
-        leaves = state.leaves(value)
-        state.collapse(value, Instance("list"), where)
-        self.labels.setdefault(value, "list")
-        self.origins.setdefault(value, where)
-        if leaves and any(fact.status is not Status.PLAIN for fact in state.facts[value]):
-            state.facts[value] = frozenset({Fact(status, Instance("list"))})
-
     def _own(self, operand: Operand, leaf: Value, state: State, target: ast.AST) -> None:
         """An owner field takes a value over."""
         if self._check_moved(state, operand, leaf):
@@ -258,15 +226,7 @@ class Stores(Moves):
             Fact(Status.FIELD, fact.type, target) if fact.status in held else fact
             for fact in state.facts[leaf]
         )
-        self._spend_container(state, leaf, target)
-
-    def _spend_container(self, state: State, leaf: Value, where: ast.AST) -> None:
-        carrier = self.carrier.get(leaf)
-        if carrier is not None and carrier in state.facts:
-            state.facts[carrier] = frozenset(
-                fact._replace(status=Status.FREE) if fact.status is Status.LIVE else fact
-                for fact in state.facts[carrier]
-            )
+        self.spend_carrier(state, leaf)
 
     def _leave_field(self, leaf: Value, path: str, node: ast.AST, state: State) -> None:
         """A field gives its value up, to another name or to nobody."""
@@ -277,7 +237,9 @@ class Stores(Moves):
             return
         if holders:
             state.facts[leaf] = frozenset(
-                fact._replace(status=Status.LIVE, where=None) if fact.status is Status.FIELD else fact
+                fact._replace(status=Status.LIVE, where=None)
+                if fact.status is Status.FIELD
+                else fact
                 for fact in state.facts[leaf]
             )
             return
@@ -286,45 +248,3 @@ class Stores(Moves):
             self.drop(state, leaf, message, node, None)
 
     # Containers
-
-    def put(self, container: Operand, operand: Operand, state: State, node: ast.AST) -> None:
-        """Put an operand into a container."""
-        if not self.leaves(state, operand):
-            return
-        place = container.value
-        if place is None:
-            self.store_unowned(operand, state, container.node, self._field_behind(container, state))
-            return
-        if place in state.parts:
-            self._collapse(state, place, node, Status.LIVE)
-        statuses = {fact.status for fact in state.facts.get(place, ())}
-        if statuses & {Status.FIELD, Status.BORROWED}:
-            self.move(state, operand, node)
-        elif isinstance(container.node, ast.Attribute):
-            self.store_unowned(operand, state, container.node, self._field_behind(container, state))
-        else:
-            self._put_locally(place, operand, state, node)
-
-    def _field_behind(self, container: Operand, state: State) -> Member | None:
-        node = container.node
-        if not isinstance(node, ast.Attribute):
-            return None
-        return self.field_of(self.eval(node.value, state).type, node.attr)
-
-    def _put_locally(self, place: Value, operand: Operand, state: State, node: ast.AST) -> None:
-        leaves = self.leaves(state, operand)
-        is_named = all([self.note_name(state, value) for value in leaves])
-        inside = {fact.status for value in leaves for fact in state.facts[value]}
-        kind = Instance("list")
-        if is_named:
-            new = Fact(Status.NAMED, kind)
-        elif inside & {Status.LIVE, Status.ELEMENT, Status.MOVED}:
-            self.move(state, operand, node)
-            new = Fact(Status.LIVE, kind)
-            self.origins[place] = self.origins.get(place, node)
-        elif inside & {Status.BORROWED, Status.FIELD}:
-            new = Fact(Status.BORROWED, kind)
-        else:
-            new = Fact(Status.FREE, kind)
-        kept = {fact for fact in state.facts[place] if fact.status is not Status.PLAIN}
-        state.facts[place] = frozenset({*kept, new})

@@ -86,6 +86,11 @@ Type: TypeAlias = Any_ | Instance | Union_ | Class | Function | ModuleRef | Vari
 ANY = Any_()
 NONE = Instance("None")
 
+_ABSTRACT = (
+    *("Sequence", "MutableSequence", "Iterable", "Iterator", "Collection", "Generator"),
+    *("Mapping", "MutableMapping", "AsyncIterator", "AsyncGenerator", "Set", "MutableSet"),
+    *("ValuesView", "List", "Dict", "Tuple", "Deque"),
+)
 CONTAINERS = frozenset(
     {
         "list",
@@ -96,15 +101,7 @@ CONTAINERS = frozenset(
         "collections.deque",
         "collections.OrderedDict",
         "collections.defaultdict",
-        *(
-            f"{module}.{name}"
-            for module in ("collections.abc", "typing")
-            for name in (
-                "Sequence MutableSequence Iterable Iterator Collection Mapping MutableMapping "
-                "Generator AsyncIterator AsyncGenerator Set MutableSet ValuesView List Dict Tuple "
-                "Deque"
-            ).split()
-        ),
+        *(f"{module}.{name}" for module in ("collections.abc", "typing") for name in _ABSTRACT),
     }
 )
 _MAPPINGS = ("dict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "defaultdict")

@@ -176,7 +176,8 @@ def test_closed_device_has_no_arenas() -> None:
 
     assert "allocate" in bench.fault(OTHER).why
     with pytest.raises(RuntimeError, match="allocate"):
-        _ = bench.device.poison_reads
+        _ = bench.device.arenas
+    assert bench.device.poison_reads == ()
 
 
 def test_open_fake_knows_its_kinds_and_refuses_others() -> None:

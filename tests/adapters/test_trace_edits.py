@@ -9,6 +9,7 @@ from adapters.trace_audit import audit_lines, seal
 from adapters.trace_audit.event import Event
 from tests.adapters.trace_edits import KINDS, Drafts, judge, run_edits, source_logs
 from tests.adapters.trace_logs import names_in
+from tests.docs.markdown import ROOT
 
 EVERY_EVENT_OF_THE_LEDGER = {
     name for name in seal.COVERED if name.startswith(("ledger.", "claim.", "lease."))
@@ -35,6 +36,7 @@ def test_the_audit_knows_every_field_that_is_written() -> None:
     assert wrong == set()
 
 
+@pytest.mark.timeout(90)  # seconds on a quiet core, a minute beside a type checker
 def test_each_of_a_thousand_edits_is_named() -> None:
     """The first finding names the claim, lease, turn or actor of the edited event; no other."""
     outcome = run_edits(1000)
@@ -60,6 +62,18 @@ def test_an_audit_that_believes_every_seal_misses_changes(monkeypatch: pytest.Mo
     monkeypatch.setattr(seal, "_is_as_written", believe)
 
     assert run_edits(100).missed
+
+
+def test_the_raw_line_on_the_events_page_is_one_that_was_written() -> None:
+    """Whoever writes an audit of his own will try his checksum on it."""
+    page = (ROOT / "docs" / "events.md").read_text(encoding="utf-8")
+    (line,) = [line for line in page.splitlines() if line.startswith('{"engine"')]
+    event = json.loads(line)
+    sealed = seal.Seal.of(Event(event["event"], event))
+
+    assert sealed is not None
+    assert sealed.is_intact
+    assert (sealed.number, sealed.before) == (16, "turn req-2")
 
 
 def test_events_that_follow_an_edit_are_replayed_all_the_same() -> None:
@@ -99,3 +113,43 @@ def test_an_event_of_a_later_version_is_passed_over() -> None:
     lines[place] = json.dumps({**event, "event": "tier.moved", "bytes": 7})
 
     assert audit_lines(lines).conserved
+
+
+@pytest.mark.parametrize("line", [1, 2, 60, 100])
+def test_an_event_that_was_moved_before_the_first_is_named(line: int) -> None:
+    """It must not be taken for all that is left of another ledger's log."""
+    lines = source_logs(2)[1]
+    moved = [lines[line], *lines[:line], *lines[line + 1 :]]
+    (engine,) = audit_lines(moved).engines
+
+    assert engine.problems[0].about == seal.subject_of(decoded(lines[line]))
+    assert engine.num_problems == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("engine", "other"), ("event", "claim.drained"), ("event", "turn.ended"), ("conserved", None)],
+)
+def test_a_changed_last_event_is_named_without_one_behind_it(field: str, value: object) -> None:
+    """No event behind it says what it was about, and its own name may be what was changed."""
+    lines = source_logs(2)[1]
+    last = json.loads(lines[-1])
+    assert last["event"] == "engine.closed"
+    changed = [*lines[:-1], json.dumps({**last, field: value})]
+
+    problems = [found for engine in audit_lines(changed).engines for found in engine.problems]
+    assert problems[0].about == "engine"
+
+
+def test_a_ledger_that_begins_after_a_log_without_its_head_is_another() -> None:
+    """A rotated log, and a process that was restarted under the same name."""
+    first, second = source_logs(2)
+    renamed = [line.replace('"ledger-0"', '"engine-1"') for line in first]
+    verdicts = audit_lines([*second[40:], *renamed]).engines
+
+    assert len(verdicts) == 2
+
+
+def decoded(line: str) -> Event:
+    event = json.loads(line)
+    return Event(event["event"], event)

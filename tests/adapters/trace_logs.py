@@ -77,7 +77,9 @@ class _EngineTraffic:
     def open(self) -> None:
         if len(self.sessions) < 4:
             self._names += 1
-            self.sessions.append(self.world.session(f"s{self._names}"))
+            is_fork = self.sessions and self.draw.random() < 0.3
+            parent = self.draw.choice(self.sessions) if is_fork else None
+            self.sessions.append(self.world.session(f"s{self._names}", parent=parent))
 
     def submit(self) -> None:
         if not self.sessions or len(self.turns) > 5:

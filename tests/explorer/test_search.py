@@ -16,6 +16,15 @@ from kernel.testing.explorer import explore, narrate, replay
 from tests.explorer.small_worlds import ONE_TURN, TWO_TURNS, two_sessions
 
 
+def silent(_self: object, _end: object) -> None:
+    """In place of the end that a caller is told."""
+
+
+def raising(_self: object, **_given: object) -> None:
+    """In place of something that works."""
+    raise ZeroDivisionError
+
+
 def test_a_world_of_one_turn_is_all_but_a_line_of_states() -> None:
     """Nothing happens beside it but the tick after its end, which may come first or last."""
     found = explore(ONE_TURN)
@@ -62,11 +71,12 @@ def test_the_progress_of_an_exploration_is_told() -> None:
 
 def test_a_bug_is_found_by_a_trace_that_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is reported can be looked at, step by step, as often as one likes."""
-    monkeypatch.setattr(TurnOutput, "finish", lambda _self, _end: None)
+    monkeypatch.setattr(TurnOutput, "finish", silent)
 
     found = explore(ONE_TURN)
 
-    (failure,) = (one for one in found.failures if one.property == "every caller is answered")
+    (failure,) = found.failures
+    assert failure.property == "a log is what was told"
     stage = replay(ONE_TURN, failure.trace)
     assert [what for caller in stage.callers for what in caller.unanswered()] == ["a1 has no end"]
     assert narrate(ONE_TURN, failure.trace) == failure.told
@@ -76,7 +86,7 @@ def test_a_bug_is_found_by_a_trace_that_replays(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_first_trace_to_a_failure_is_a_shortest_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Breadth first: a bug that shows after the start of one turn is shown with that alone."""
-    monkeypatch.setattr(Door, "check_working", lambda _self: 1 // 0)
+    monkeypatch.setattr(Door, "check_working", raising)
 
     found = explore(two_sessions(), stop_early=True)
 
@@ -103,7 +113,7 @@ def test_what_goes_round_in_a_circle_is_no_rest(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_error_out_of_the_kernel_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rim calls the core, and nothing may come back at it."""
-    monkeypatch.setattr(Core, "stop", lambda _self, *, join_timeout_s: 1 // 0)
+    monkeypatch.setattr(Core, "stop", raising)
 
     found = explore(attrs.evolve(ONE_TURN, stops=True), stop_early=True)
 

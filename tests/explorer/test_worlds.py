@@ -3,7 +3,8 @@
 import pytest
 
 from kernel.testing.explorer import World, explore
-from kernel.testing.explorer.worlds import CI, LARGE, WORLDS
+from kernel.testing.explorer.large_worlds import LARGE, WORLDS
+from kernel.testing.explorer.worlds import CI
 
 WANTED = {
     "refused later turn",

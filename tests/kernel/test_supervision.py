@@ -5,7 +5,7 @@ import pytest
 from kernel.errors import EngineFault
 from kernel.messages import Down
 from kernel.supervision import Child
-from ownership import Absorbed, CustodianId, StepFailed
+from ownership import Absorbed, Consume, CustodianId, StepFailed
 from tests.kernel.toys import Note, Parcel, Stack, Toy, reserve
 
 A = CustodianId("a")
@@ -201,7 +201,7 @@ def test_a_peaceful_end_delivers_the_rest_of_the_mail_to_be_declined() -> None:
     sender = stack.ledger.batch_port(CustodianId("b"))
 
     class Giver(Toy):
-        def decline(self, message: Parcel, error: BaseException, /) -> None:
+        def decline(self, message: Consume[Parcel], error: BaseException, /) -> None:
             stack.ledger.batch_port(A).rollback(message.claim)
 
     giver = Giver("a", stack.dispatcher)
@@ -246,9 +246,11 @@ def test_a_death_in_a_handler_leaves_a_landed_claim_to_nobody() -> None:
     stack = Stack()
     port = stack.ledger.batch_port(A)
     a = stack.spawn("a")
-    lease = port.launch([reserve(port)], step=1)
+    launched = port.launch([reserve(port)], step=1)
+    assert stack.ledger.view.leases() == (launched,)
 
     def land_and_die(message: object) -> None:
+        (lease,) = stack.ledger.view.leases()
         a.kept.extend(port.land(lease, Absorbed((1,))))
         raise RuntimeError("planted")
 

@@ -274,7 +274,8 @@ KINDS: Mapping[str, Kind] = {
     "field not emptied": Kind(("OWN004",), _not_emptied),
     "copied": Kind(("OWN007",), _instead_of("copy", "copy.copy({name})", "import copy")),
     "cast": Kind(
-        ("OWN007",), _instead_of("cast", 'cast("BatchOwned", {name})', "from typing import cast")
+        ("OWN007",),
+        _instead_of("cast", 'cast("BatchOwned", {name})', "from typing import cast", "", _BUILT),
     ),
     "built by hand": Kind(("OWN007",), _instead_of("built", "BatchOwned(None, None)", _BUILT)),
     "type checker silenced": Kind(("OWN007",), _silenced),

@@ -1,7 +1,8 @@
 """Speed: lines a second on code without marks, and on this repository.
 
 ``python -m tests.lint.speed --json``. Code without marks is what is installed beside us; targets
-are 30,000 lines a second there and 8,000 here.
+are 30,000 lines a second there and 8,000 here. Seconds are of the processor, so that a busy
+machine measures the same.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from ownership.lint import Config, check_paths
 from tests.lint.output import print_json, print_line
 from tests.lint.sites import ROOT
 
-__all__ = ["measure"]
+__all__ = ["measure_repository", "measure_unmarked"]
 
 _REPOSITORY = ("ownership", "kernel", "adapters", "tests")
 _NOT_LIBRARIES = ("pip", "ownership", "kernel", "adapters")
@@ -35,9 +36,9 @@ def _libraries(lines: int) -> Iterator[Path]:
 
 
 def _timed(paths: Sequence[Path], config: Config) -> dict[str, object]:
-    started = time.perf_counter()
+    started = time.process_time()
     report = check_paths(paths, config)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     return {
         "files": report.files,
         "lines": report.lines,
@@ -48,14 +49,15 @@ def _timed(paths: Sequence[Path], config: Config) -> dict[str, object]:
     }
 
 
-def measure(lines: int = 300_000) -> dict[str, dict[str, object]]:
-    """Check both once; the first is big enough to need no repetition."""
-    return {
-        "unmarked": _timed(list(_libraries(lines)), Config()),
-        "repository": _timed(
-            [ROOT / name for name in _REPOSITORY], Config.load(ROOT / "pyproject.toml")
-        ),
-    }
+def measure_unmarked(lines: int) -> dict[str, object]:
+    """Check installed packages, until there are so many lines."""
+    return _timed(list(_libraries(lines)), Config())
+
+
+def measure_repository() -> dict[str, object]:
+    """Check this repository as ``make lint`` does."""
+    paths = [ROOT / name for name in _REPOSITORY]
+    return _timed(paths, Config.load(ROOT / "pyproject.toml"))
 
 
 def main() -> int:
@@ -64,7 +66,10 @@ def main() -> int:
     parser.add_argument("--lines", type=int, default=300_000, help="unmarked lines, at least")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    measured = measure(arguments.lines)
+    measured = {
+        "unmarked": measure_unmarked(arguments.lines),
+        "repository": measure_repository(),
+    }
     if arguments.json:
         print_json({**measured, "targets": dict(TARGETS)})
     else:

@@ -1,16 +1,20 @@
 """Plants the bug of each scenario and sees that the scenario fails."""
 
 import os
+import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 
 import attrs
 
 from tests.museum.register import Scenario
 from tests.museum.running import Outcome, run_tests
 from tests.mutants.catalogue import all_mutants
-from tests.mutants.mutant import ROOT, mutated_copy
+from tests.mutants.mutant import ROOT, Mutant, mutated_copy
 
 __all__ = ["TYPES", "Checked", "check"]
 
@@ -40,9 +44,11 @@ def check(scenarios: Iterable[Scenario], *, say: Callable[[str], object]) -> lis
         by_bug[scenario.exhibit.bug].append(scenario)
     programs = [bug for bug in by_bug if bug.startswith(TYPES)]
     mutants = [bug for bug in by_bug if bug not in programs]
+    known = all_mutants()
     checked: list[Checked] = []
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        found = pool.map(_plant, mutants, [by_bug[bug] for bug in mutants])
+    with _snapshot() as clean, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        plant = partial(_plant, clean, known)
+        found = pool.map(plant, mutants, [by_bug[bug] for bug in mutants])
         for bug, results in zip(mutants, found, strict=True):
             missed = [result.scenario.exhibit.id for result in results if not result.caught]
             say(f"{bug}: " + (f"missed by {', '.join(missed)}" if missed else "caught"))
@@ -51,9 +57,21 @@ def check(scenarios: Iterable[Scenario], *, say: Callable[[str], object]) -> lis
     return sorted(checked, key=lambda result: result.scenario.exhibit.id)
 
 
-def _plant(bug: str, scenarios: Sequence[Scenario]) -> list[Checked]:
+@contextmanager
+def _snapshot() -> Iterator[Path]:
+    """A copy of the tree as it is now, without what tools keep beside it."""
+    with tempfile.TemporaryDirectory(prefix="tenure-museum-") as name:
+        for part in ("ownership", "kernel", "adapters", "tests", "pyproject.toml"):
+            (Path(name) / part).symlink_to(ROOT / part)
+        with mutated_copy(source=Path(name)) as copy:
+            yield copy
+
+
+def _plant(
+    clean: Path, known: Mapping[str, Mutant], bug: str, scenarios: Sequence[Scenario]
+) -> list[Checked]:
     try:
-        with mutated_copy(all_mutants()[bug]) as root:
+        with mutated_copy(known[bug], source=clean) as root:
             # A stopped engine that hangs is a caught bug too, and need not take long to tell.
             found = run_tests(
                 root,

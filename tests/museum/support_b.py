@@ -5,6 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import attrs
+import pytest
 
 from adapters.fake_device import FakeDevice
 from adapters.fake_tokenizer import FakeTokenizer
@@ -23,19 +24,27 @@ from tests.kernel.toys import CALLER, Clock
 from tests.kernel.turns import make_request
 from tests.ownership.support import Desk
 from tests.scenarios.inputs import greedy
+from tests.scenarios.stage import PAGE_SIZE, Stage
 
 if TYPE_CHECKING:
+    import torch
+
+    from kernel import Session
     from tests.oracle.tiny_model import TinyModel
 
 __all__ = [
     "MuteWorker",
     "Order",
+    "are_equal",
     "assert_solo",
+    "bits_of",
     "cancel_all",
     "finish_all",
     "history_of",
+    "is_open",
     "live_rows",
     "name_held_by",
+    "on_the_tiny_model",
     "one_shot",
     "open_ordered",
     "open_tiny",
@@ -43,6 +52,7 @@ __all__ = [
     "solo",
     "submit_all",
     "tiny_model",
+    "was_admitted",
     "words",
 ]
 
@@ -98,6 +108,16 @@ def cancel_all(world: Loopless, pairs: Sequence[tuple[SessionActor, TurnRequest]
     for session, request in pairs:
         session.mailbox.post(CancelTurn(request.id, "abort"), CALLER)
     world.run()
+
+
+def is_open(world: Loopless, session: SessionActor) -> bool:
+    """Whether a session can be found."""
+    return session.session_id in world.core.sessions
+
+
+def was_admitted(request: TurnRequest) -> bool:
+    """Whether a turn has had its first room."""
+    return request.output.admitted_at is not None
 
 
 def live_rows(world: Loopless) -> list[StepRow]:
@@ -159,6 +179,10 @@ class MuteWorker:
         return self.has_ended
 
 
+on_the_tiny_model = pytest.mark.timeout(90)
+"""The first test that opens it imports torch, which takes its time on a busy machine."""
+
+
 @cache
 def tiny_model() -> "TinyModel":
     """A real hybrid model on torch in float64, with few and random weights."""
@@ -171,6 +195,30 @@ def open_tiny() -> OpenedDevice:
     """A fresh device over the tiny model; what is given back to it turns into NaN."""
     device = tiny_model().device("float64")
     return OpenedDevice(device=device, tokenizer=FakeTokenizer(device.model.vocab_size, ()))
+
+
+def bits_of(stage: Stage, session: "Session") -> "list[torch.Tensor]":
+    """All that a session's newest state is on the tiny model's device, copied off it."""
+    from adapters.torch_device import TorchDevice
+
+    device = stage.device.inner
+    assert isinstance(device, TorchDevice)
+    claim = stage.held_by(session)[-1]
+    assert isinstance(claim.slot, int)
+    state, pages = device.arenas.state, device.arenas.pages
+    bits = [state.conv[:, claim.slot].clone(), state.ssm[:, claim.slot].clone()]
+    for number, page in enumerate(claim.pages):
+        filled = min(PAGE_SIZE, claim.position - number * PAGE_SIZE)
+        bits.append(pages.keys[:, page, :filled].clone())
+        bits.append(pages.values[:, page, :filled].clone())
+    return bits
+
+
+def are_equal(bits: "list[torch.Tensor]", others: "list[torch.Tensor]") -> bool:
+    """Whether two states are the same, bit for bit."""
+    return len(bits) == len(others) and all(
+        bit.equal(other) for bit, other in zip(bits, others, strict=True)
+    )
 
 
 def words(length: int, salt: int = 0) -> list[int]:

@@ -1,19 +1,28 @@
 """P4, from M086 on: what pads a step names nothing that anybody owns."""
 
 import pytest
-import torch
 
-from adapters.torch_device import TorchDevice
 from kernel import Session
 from tests.kernel.loopless import Loopless, tokens_of
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import finish_all, live_rows, one_shot, open_tiny, solo, words
+from tests.museum.support_b import (
+    are_equal,
+    bits_of,
+    finish_all,
+    live_rows,
+    on_the_tiny_model,
+    one_shot,
+    open_tiny,
+    solo,
+    words,
+)
 from tests.scenarios.inputs import greedy, prompt
-from tests.scenarios.stage import Stage, open_stage
+from tests.scenarios.stage import open_stage
 
 
 @exhibit("M119", pattern="P4", guard="type", bug="tables-padded-with-the-first-page")
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@on_the_tiny_model
 async def test_m119_padding_touches_no_state_of_a_parked_session() -> None:
     """NVIDIA/TensorRT-LLM#13151: padding rows wrote into slots of turns that were not in the batch.
 
@@ -32,32 +41,16 @@ async def test_m119_padding_touches_no_state_of_a_parked_session() -> None:
             result = await stage.run(session.turn(words(2 + 5 * salt, salt), greedy(3)))
             histories.append(stage.note([], result))
         await gone.close()
-        parked = _bits(stage, sessions[3:])
+        parked = [bits_of(stage, session) for session in sessions[3:]]
         turns = [session.turn([], greedy(6)) for session in sessions[:3]]
         async with turns[0], turns[1], turns[2]:
             for number, turn in enumerate(turns):
                 histories[number] = stage.note(histories[number], await stage.finish(turn))
-        assert all(map(torch.equal, parked, _bits(stage, sessions[3:])))
+        for session, bits in zip(sessions[3:], parked, strict=True):
+            assert are_equal(bits, bits_of(stage, session))
         for session, history in zip(sessions, histories, strict=True):
             stage.note(history, await stage.run(session.turn([3], greedy(3))))
             await session.close()
-
-
-def _bits(stage: Stage, sessions: list[Session]) -> list[torch.Tensor]:
-    """All that the sessions' states are, copied off the device."""
-    device = stage.device.inner
-    assert isinstance(device, TorchDevice)
-    arenas = device.arenas
-    bits: list[torch.Tensor] = []
-    for session in sessions:
-        for claim in stage.held_by(session):
-            assert isinstance(claim.slot, int)
-            bits += [
-                arenas.state.conv[:, claim.slot].clone(),
-                arenas.state.ssm[:, claim.slot].clone(),
-            ]
-            bits += [arenas.pages.keys[:, page].clone() for page in claim.pages]
-    return bits
 
 
 @exhibit("M187", pattern="P4", guard="protocol", bug="cancelled-turn-keeps-its-row")

@@ -75,7 +75,7 @@ def test_m108_a_slot_changes_hands_only_when_no_launched_step_can_write_it() -> 
 
 @exhibit("M111", pattern="P5", guard="protocol", bug="any-landing-is-the-flights")
 def test_m111_a_late_output_belongs_to_no_later_turn() -> None:
-    """vllm-project/vllm#48245: output in flight came back after a preemption and counted below zero.
+    """vllm-project/vllm#48245: output in flight came after a preemption, and counted below zero.
 
     A step outlives its turn. When it comes back at last, another step of the same session is under
     way: nothing of it is landed, counted or pushed by the late one.
@@ -87,7 +87,7 @@ def test_m111_a_late_output_belongs_to_no_later_turn() -> None:
     world.advance(6)
     assert isinstance(error_of(lost), EngineFault)
     turn = world.start(session, prompt(5), greedy(4))
-    (flying,) = [lease for lease in world.core.ledger.view.leases()][1:]
+    _, flying = world.core.ledger.view.leases()
     generated = world.core.counters.generated_tokens
     world.device.unhang()
     world.step()
@@ -121,7 +121,8 @@ def test_m126_what_cannot_be_proven_quiet_is_quarantined() -> None:
     for session, turn in list(zip(sessions, burst, strict=True))[::2]:
         world.cancel(session, turn)
     world.advance(6)
-    assert [type(error_of(turn)) for turn in burst] == [RequestAborted, EngineFault] * 2
+    for number, turn in enumerate(burst):
+        assert isinstance(error_of(turn), EngineFault if number % 2 else RequestAborted)
     assert view.quarantined_slots == len(stuck) == 4
     for salt in range(3):
         later = world.start(sessions[0], prompt(5, salt), greedy(2))

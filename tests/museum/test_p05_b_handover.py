@@ -33,7 +33,10 @@ async def test_m151_the_gate_closes_then_turns_drain_then_memory_goes() -> None:
     async with open_stage(num_slots=4) as stage:
         session = await stage.engine.session().__aenter__()
         history = stage.note([], await stage.run(session.turn(prompt(5), greedy(3))))
-        async with session.turn(prompt(4, 1), greedy(5)) as turn, anyio.create_task_group() as group:
+        async with (
+            session.turn(prompt(4, 1), greedy(5)) as turn,
+            anyio.create_task_group() as group,
+        ):
             await stage.step()
             group.start_soon(lambda: stage.engine.aclose(drain_timeout_s=60))
             await anyio.wait_all_tasks_blocked()
@@ -157,9 +160,7 @@ def test_m190_each_step_carries_its_own_map_of_rows() -> None:
     """
     world = Loopless.open(num_slots=6, num_pages=80, max_num_batched_tokens=6, max_num_seqs=4)
     hog = world.start(one_shot(world, "hog"), prompt(30), greedy(5))
-    juniors = [
-        world.start(one_shot(world, f"s{n}"), prompt(1 + n, n), greedy(8)) for n in range(2)
-    ]
+    juniors = [world.start(one_shot(world, f"s{n}"), prompt(1 + n, n), greedy(8)) for n in range(2)]
     leaver = world.session("leaver")
     left = world.start(leaver, prompt(2, 5), greedy(9))
     world.step(5)
@@ -172,5 +173,3 @@ def test_m190_each_step_carries_its_own_map_of_rows() -> None:
         assert_solo([], turn)
     world.close(leaver)
     world.assert_all_free()
-
-

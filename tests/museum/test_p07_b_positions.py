@@ -76,7 +76,7 @@ def test_m153_a_pool_that_the_model_cannot_use_is_refused_at_the_start() -> None
 
 @exhibit("M179", pattern="P7", guard="ledger", bug="later-turn-starts-from-zeros")
 def test_m179_a_hit_brings_all_parts_of_a_state_or_none() -> None:
-    """LMCache/LMCache#2879: pages were restored, the recurrent state was not, and it counted as hit.
+    """LMCache/LMCache#2879: pages were restored, the recurrent state was not; it counted as hit.
 
     Pages and slot are parts of one claim. A session that has its state resumes with both; one that
     was asked for it has neither, and nothing counts as cached.

@@ -1,4 +1,4 @@
-"""P8, from M086 on: a recurrent state can't be cut. Going back is a base, a checkpoint or the log."""
+"""P8, from M086 on: a recurrent state can't be cut; there is a base, a checkpoint, or the log."""
 
 import pytest
 
@@ -11,6 +11,7 @@ from tests.museum.support_b import (
     finish_all,
     history_of,
     live_rows,
+    on_the_tiny_model,
     one_shot,
     open_tiny,
     solo,
@@ -22,6 +23,7 @@ from tests.scenarios.stage import open_stage
 
 @exhibit("M086", pattern="P8", guard="position check", bug="pads-count-as-tokens")
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@on_the_tiny_model
 async def test_m086_what_pads_a_step_does_not_move_a_state() -> None:
     """vllm-project/vllm#55178: a last prompt token was padded, and the state kept after the pads.
 
@@ -39,7 +41,10 @@ async def test_m086_what_pads_a_step_does_not_move_a_state() -> None:
             async with first:
                 await stage.settle()
                 await stage.step(2)
-                second, third = tail.turn(words(9, 1), greedy(4)), chunk.turn(words(13, 2), greedy(4))
+                second, third = (
+                    tail.turn(words(9, 1), greedy(4)),
+                    chunk.turn(words(13, 2), greedy(4)),
+                )
                 async with second, third:
                     await stage.settle()
                     histories = [
@@ -82,9 +87,9 @@ async def test_m090_the_page_of_every_position_that_a_step_writes_is_reserved() 
         stage.assert_at_rest()
 
 
-def _talk(turns: int, **config: int) -> tuple[Loopless, SessionActor]:
+def _talk(turns: int) -> tuple[Loopless, SessionActor]:
     """A session after some turns of six generated tokens each, all of them read."""
-    world = Loopless.open(num_slots=4, num_pages=60, **config)
+    world = Loopless.open(num_slots=4, num_pages=60)
     session = world.session("a")
     for salt in range(turns):
         world.finish(world.start(session, prompt(5, salt), greedy(6)))
@@ -152,6 +157,7 @@ def test_m137_log_and_state_are_cut_together_or_not_at_all() -> None:
         assert isinstance(refused, ValidationError)
         assert "6 generated tokens were received" in str(refused)
         assert (history_of(session), session.state.position) == (before, state)
+        log = before
         for keep in (5, 3, 0):
             assert outcome(world.interrupt(session, keep)) == keep
             log = history_of(session)
@@ -166,6 +172,7 @@ def test_m137_log_and_state_are_cut_together_or_not_at_all() -> None:
 
 @exhibit("M139", pattern="P8", guard="ledger", bug="drop-takes-any-claim")
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@on_the_tiny_model
 async def test_m139_going_back_with_one_of_two_leaves_the_other_as_it_is() -> None:
     """ggml-org/llama.cpp#28019: two sequences shared a step, and one's rollback moved the other.
 

@@ -10,6 +10,7 @@ from tests.museum.support_b import (
     finish_all,
     history_of,
     live_rows,
+    on_the_tiny_model,
     one_shot,
     open_tiny,
     solo,
@@ -86,7 +87,7 @@ async def test_m102_the_reason_of_one_turn_does_not_show_in_the_next() -> None:
 
 @exhibit("M112", pattern="P9", guard="protocol", bug="first-decode-row-invents-its-token")
 def test_m112_a_first_row_that_decodes_has_its_own_last_token_and_sampling() -> None:
-    """vllm-project/vllm#39833: without a prefill step a slot kept the last token of its former owner.
+    """vllm-project/vllm#39833: without a prefill step a slot kept its former owner's last token.
 
     A turn without input decodes at once: the token that its session's log holds back, with its own
     sampling, in a slot that another client has just left.
@@ -113,6 +114,7 @@ def test_m112_a_first_row_that_decodes_has_its_own_last_token_and_sampling() -> 
 
 @exhibit("M152", pattern="P9", guard="ledger", bug="device-skips-zeroing")
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@on_the_tiny_model
 async def test_m152_a_used_slot_answers_like_a_new_one() -> None:
     """InternLM/lmdeploy#4434: the life of a state across requests had to be rebuilt.
 
@@ -135,5 +137,3 @@ async def test_m152_a_used_slot_answers_like_a_new_one() -> None:
         stage.note([], await stage.run(stage.engine.stream(words(6, 5), greedy(4))))
         assert {row.slot for step in stage.device.steps for row in step.rows} == {0}
         stage.assert_at_rest()
-
-

@@ -15,9 +15,7 @@ def test_m094_a_budget_below_one_page_still_moves_a_turn() -> None:
     """
     for beside in (0, 3):
         world = Loopless.open(page_size=16, num_pages=30, max_num_batched_tokens=5, max_num_seqs=5)
-        others = [
-            world.start(one_shot(world, f"s{n}"), [1 + n], greedy(30)) for n in range(beside)
-        ]
+        others = [world.start(one_shot(world, f"s{n}"), [1 + n], greedy(30)) for n in range(beside)]
         world.step(beside)
         turn = world.start(one_shot(world, "turn"), prompt(33, 9), greedy(2))
         if beside:

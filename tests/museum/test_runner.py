@@ -10,6 +10,9 @@ from tests.museum.checking import check
 from tests.museum.register import scenarios
 from tests.mutants.mutant import Mutant
 
+# Each of these starts processes, which on a busy machine take their time.
+pytestmark = pytest.mark.timeout(120)
+
 ANSWERED = "M037"
 """A scenario that is quick and stands for all."""
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import attrs
 
 from tests.mutants import table
-from tests.mutants.catalogue import all_mutants
+from tests.mutants.catalogue import all_mutants, system_mutants
 from tests.mutants.ladder import BrokenLayerError, Verdict, check_clean, judge_all
 from tests.mutants.layers import LADDER
 from tests.mutants.mutant import Mutant, mutated_copy
@@ -24,12 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         _note(f"no such mutant: {', '.join(unknown)}")
         return 2
-    mutants = [known[name] for name in options.only or known]
+    chosen = options.only or (known if options.museum else system_mutants())
+    mutants = [known[name] for name in chosen]
     layers = [layer for layer in LADDER if layer.name in (options.layers or layer.name)]
     begun = time.perf_counter()
     with mutated_copy() as root:
         try:
-            clean = check_clean(layers, mutants, root)
+            clean = check_clean(layers, mutants, root, jobs=options.jobs)
         except BrokenLayerError as error:
             _note(str(error))
             return 2
@@ -84,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--layers", nargs="+", choices=[layer.name for layer in LADDER])
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 4))
     parser.add_argument("--all-layers", action="store_true", help="ask every layer of each mutant")
+    parser.add_argument("--museum", action="store_true", help="the exhibits' bugs as well")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--write", action="store_true", help="write the table in docs/protocol.md")
     return parser

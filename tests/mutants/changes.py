@@ -9,7 +9,7 @@ import attrs
 
 from tests.mutants.mutant import ROOT
 
-__all__ = ["Change", "changes_of", "ownership_files"]
+__all__ = ["Change", "changes_of", "ownership_files", "unchanged"]
 
 # Without those that write a type annotation anew, or nonsense that every test sees at once.
 _OPERATORS: Final = (
@@ -90,6 +90,12 @@ def changes_of(path: Path) -> Iterator[Change]:
             change = _change(path, operator, source, changed)
             if change is not None:
                 yield change
+
+
+def unchanged(path: Path) -> Change:
+    """A file as it is: if this is killed, no verdict on its changes says anything."""
+    name = path.relative_to(ROOT).as_posix()
+    return Change(name, "nothing", 1, "", "", path.read_text(encoding="utf-8"))
 
 
 def _change(path: Path, operator: str, source: str, changed: str) -> Change | None:

@@ -1,7 +1,7 @@
 """Runs tests in forks of one process, each with the changed text of one module."""
 
+import importlib
 import importlib.abc
-import importlib.util
 import os
 import signal
 import sys
@@ -16,7 +16,7 @@ import pytest
 
 from tests.mutants.changes import Change
 
-__all__ = ["Fate", "fates"]
+__all__ = ["Fate", "fates", "plant"]
 
 Fate = Literal["killed", "survived", "timeout"]
 
@@ -41,6 +41,12 @@ class _Planted(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         exec(self._code, module.__dict__)
+
+
+def plant(change: Change) -> None:
+    """Import the changed module here and now, before pytest has a finder of its own."""
+    sys.meta_path.insert(0, _Planted(change))
+    importlib.import_module(change.module)
 
 
 @attrs.define(eq=False)
@@ -91,7 +97,7 @@ def _run(change: Change, arguments: Sequence[str]) -> NoReturn:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
-        sys.meta_path.insert(0, _Planted(change))
+        plant(change)
         code = int(pytest.main(list(arguments)))
     finally:
         os._exit(code)

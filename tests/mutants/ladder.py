@@ -28,23 +28,25 @@ class Verdict:
     seconds: float
 
 
-def check_clean(layers: Sequence[Layer], mutants: Sequence[Mutant], root: Path) -> dict[str, float]:
+def check_clean(
+    layers: Sequence[Layer], mutants: Sequence[Mutant], root: Path, *, jobs: int
+) -> dict[str, float]:
     """Run each layer on the unmutated copy; returns how long each took.
 
     Raises:
         BrokenLayerError: one of them finds something.
     """
-    seconds: dict[str, float] = {}
     paths = sorted({mutant.path for mutant in mutants})
-    for layer in layers:
-        seen = [path for path in paths if layer.can_see(path)]
-        if not seen:
-            continue
-        outcome = layer.run(root, *seen)
-        if outcome.found:
-            raise BrokenLayerError(f"{layer.name} fails on the unmutated tree: {outcome.said}")
-        seconds[layer.name] = outcome.seconds
-    return seconds
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = {
+            layer.name: pool.submit(layer.run, root, *seen)
+            for layer in layers
+            if (seen := [path for path in paths if layer.can_see(path)])
+        }
+    for name, run in runs.items():
+        if run.result().found:
+            raise BrokenLayerError(f"{name} fails on the unmutated tree: {run.result().said}")
+    return {name: run.result().seconds for name, run in runs.items()}
 
 
 def judge_all(

@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -87,35 +87,45 @@ def _environment(root: Path) -> dict[str, str]:
 
 
 def _gist(output: str) -> str:
+    """The test that failed, the property that was violated, or the last line."""
+    failure = _first_failure(output)
+    if failure:
+        return f"{failure.get('property', failure.get('kind'))}: {failure['message']}"[:300]
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     failed = [line for line in lines if re.match(r"(FAILED|ERROR) tests/", line)]
     return (failed or lines or [""])[-1][:300]
 
 
+def _first_failure(output: str) -> Mapping[str, Any]:
+    """The first counter-example of a tool that prints JSON; empty when there is none."""
+    try:
+        failure: Mapping[str, Any] = json.loads(output)["failures"][0]
+    except (ValueError, LookupError, TypeError):
+        return {}
+    return failure
+
+
 def _length(key: str) -> Callable[[str], int | None]:
     """Reads how long the first counter-example is."""
-
-    def length(output: str) -> int | None:
-        try:
-            return int(json.loads(output)["failures"][0][key])
-        except (ValueError, LookupError):
-            return None
-
-    return length
+    return lambda output: _first_failure(output).get(key)
 
 
-_EXPLORE = ("kernel.testing", "explore", "--world", "ci", "--until-failure", "--json")
+# Where a bug shows at all it shows early: the search is breadth first.
+_EXPLORE = (
+    *("kernel.testing", "explore", "--world", "ci", "--until-failure", "--json"),
+    *("--max-states", "1000"),
+)
 _SIMULATE = ("kernel.testing", "simulate", "--seeds", "1..100", "--until-failure", "--json")
 
 LADDER: Final = (
     Layer("types", _ALL, ("mypy", "--no-error-summary", "{path}"), 300),
     Layer("move checker", _ALL, ("ownership.lint", "{path}"), 120),
-    Layer("ledger", _OWNERSHIP, (*_PYTEST, "tests/ownership"), 120),
-    Layer("simulation", _CORE, _SIMULATE, 120, _length("steps")),
-    Layer("museum", _CORE, (*_PYTEST, "tests/museum"), 120),
+    Layer("ledger", _OWNERSHIP, (*_PYTEST, "tests/ownership"), 200),
     Layer("explorer", _CORE, _EXPLORE, 300, _length("length")),
-    Layer("scenarios", _CORE, (*_PYTEST, "tests/kernel", "tests/scenarios"), 240),
-    Layer("deaths", _CORE, (*_PYTEST, "tests/cancellation"), 240),
-    Layer("device", ("adapters/torch_device/",), (*_PYTEST, "tests/torch_device"), 240),
+    Layer("simulation", _CORE, _SIMULATE, 120, _length("steps")),
+    Layer("museum", _CORE, (*_PYTEST, "tests/museum"), 200),
+    Layer("unit tests", _CORE, (*_PYTEST, "tests/kernel"), 200),
+    Layer("scenarios", _CORE, (*_PYTEST, "tests/scenarios", "tests/cancellation"), 300),
+    Layer("device", ("adapters/torch_device/",), (*_PYTEST, "tests/torch_device"), 200),
 )
 """In order of cost."""

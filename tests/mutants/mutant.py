@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,7 +12,8 @@ import attrs
 __all__ = ["ROOT", "Mutant", "mutated_copy"]
 
 ROOT = Path(__file__).parent.parent.parent
-COPIED = ("ownership", "kernel", "adapters", "tests", "pyproject.toml", ".mypy_cache")
+COPIED = ("ownership", "kernel", "adapters", "tests", "pyproject.toml")
+_CACHES = (".mypy_cache",)
 
 
 @attrs.frozen
@@ -50,11 +51,16 @@ class Mutant:
 
 
 @contextmanager
-def mutated_copy(*mutants: Mutant, source: Path = ROOT) -> Iterator[Path]:
-    """A copy of the tree with the bugs in it; run with it as the first entry of ``PYTHONPATH``."""
+def mutated_copy(*mutants: Mutant, source: Path = ROOT) -> Generator[Path]:
+    """A copy of the tree with the bugs in it; run with it as the first entry of ``PYTHONPATH``.
+
+    Args:
+        mutants: the bugs.
+        source: another copy, in which the checks have run already: what they cached comes along.
+    """
     with tempfile.TemporaryDirectory(prefix="tenure-mutant-") as name:
         root = Path(name)
-        for part in COPIED:
+        for part in COPIED if source == ROOT else (*COPIED, *_CACHES):
             if (source / part).is_dir():
                 shutil.copytree(source / part, root / part, copy_function=_copy, symlinks=True)
             elif (source / part).exists():

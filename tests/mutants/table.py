@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.mutants.catalogue import all_mutants
+from tests.mutants.catalogue import system_mutants
 from tests.mutants.ladder import Verdict
-from tests.mutants.mutant import ROOT
+from tests.mutants.mutant import ROOT, Mutant
 from tests.mutants.rules import RULES
 
 __all__ = ["BEGIN", "END", "PAGE", "by_layer", "write"]
@@ -23,15 +23,22 @@ def by_layer(verdicts: Iterable[Verdict]) -> dict[str, int]:
 
 
 def write(verdicts: Mapping[str, Verdict], page: Path = PAGE) -> None:
-    """Replace what stands between the markers; rows of mutants that did not run are kept."""
+    """Replace what stands between the markers; rows of mutants that did not run are kept.
+
+    Exhibits' mutants are not shown: the museum checks them itself.
+    """
     text = page.read_text(encoding="utf-8")
     head, _, rest = text.partition(BEGIN)
     old, _, tail = rest.partition(END)
-    rows = dict(_old_rows(old)) | {name: _row(verdict) for name, verdict in verdicts.items()}
+    rows = dict(_old_rows(old)) | {
+        name: _row(mutant, verdicts[name])
+        for name, mutant in system_mutants().items()
+        if name in verdicts
+    }
     lines = [
         "| mutant | what it breaks | rule | caught by | trace |",
         "|---|---|---|---|---|",
-        *(rows[name] for name in all_mutants() if name in rows),
+        *(rows[name] for name in system_mutants() if name in rows),
     ]
     page.write_text(f"{head}{BEGIN}\n\n{chr(10).join(lines)}\n\n{END}{tail}", encoding="utf-8")
 
@@ -42,8 +49,7 @@ def _old_rows(table: str) -> Iterable[tuple[str, str]]:
             yield line.split("`")[1], line
 
 
-def _row(verdict: Verdict) -> str:
-    mutant = all_mutants()[verdict.mutant]
+def _row(mutant: Mutant, verdict: Verdict) -> str:
     mark = "◆ " if mutant.rule in RULES else ""
     caught = ", ".join(verdict.caught_by) or "**nothing**"
     length = "" if verdict.trace_length is None else str(verdict.trace_length)

@@ -89,7 +89,14 @@ RUNS = (
             "tests/adapters/trace_*.py",
         ),
         conditions=("edits >= 20000", "named == edits"),
-        is_expected=False,
+        is_expected=True,
+    ),
+    Run(
+        name="trace-view",
+        command="python -m tests.adapters.trace_browser --json",
+        measures=("adapters/trace_view/*", "tests/adapters/trace_*.py"),
+        conditions=("failed == 0", "checks >= 10000", "long_events >= 90000"),
+        is_expected=True,
     ),
     Run(
         name="bench-core",

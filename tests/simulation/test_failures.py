@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from kernel.testing.simulation import (
+    Backend,
     Failure,
     Settings,
     Tape,
@@ -16,6 +17,11 @@ from kernel.testing.simulation import (
     shrink,
     simulate,
 )
+
+pytestmark = pytest.mark.timeout(300)  # Seconds alone, minutes beside a busy machine's work.
+
+
+BACKENDS: tuple[Backend, ...] = ("asyncio", "trio")
 
 
 async def planted(world: World) -> None:
@@ -100,19 +106,18 @@ def test_a_run_that_differs_from_itself_is_a_failure() -> None:
     assert failure.kind == "determinism"
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_task_that_is_left_over_is_a_failure(backend: str) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_task_that_is_left_over_is_a_failure(backend: Backend) -> None:
     """It would run on in the application."""
-    outcome = run_seed(
-        1, scenario=leaves_a_task, backend="trio" if backend == "trio" else "asyncio"
-    )
+    outcome = run_seed(1, scenario=leaves_a_task, backend=backend)
 
     assert outcome.failure == Failure("tasks", "still alive at the end: ['sleeper']")
 
 
-def test_a_deadlock_is_a_failure() -> None:
-    """And says who waits where."""
-    failure = run_seed(1, scenario=waits_for_ever).failure
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_deadlock_is_a_failure(backend: Backend) -> None:
+    """On a real loop it is a test that hangs."""
+    failure = run_seed(1, scenario=waits_for_ever, backend=backend).failure
 
     assert failure is not None
     assert failure.kind == "deadlock"
@@ -124,3 +129,18 @@ def test_a_death_that_nobody_planted_is_a_failure() -> None:
     outcome = run_seed(1, scenario=reads_what_is_not_there)
 
     assert "nobody dies" in {failure.kind for failure in outcome.failures}
+
+
+async def goes_round(world: World) -> None:
+    del world
+    while True:
+        await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_going_round_in_circles_is_a_failure(backend: Backend) -> None:
+    """A livelock ends, and has a name."""
+    failure = run_seed(1, scenario=goes_round, backend=backend, max_steps=500).failure
+
+    assert failure is not None
+    assert failure.kind == "steps"

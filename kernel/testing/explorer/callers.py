@@ -3,8 +3,9 @@
 They hold requests and replies and never a handle, like the real ones.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
+from operator import attrgetter
 
 import attrs
 
@@ -23,6 +24,7 @@ from ownership import CustodianId
 
 __all__ = ["Asked", "Caller"]
 
+_outcome: Callable[[Reply[int]], tuple[int] | BaseException | None] = attrgetter("_outcome")
 _CALLER = CustodianId("caller")
 
 
@@ -42,8 +44,9 @@ class Asked:
 
     @property
     def kept(self) -> int | None:
-        """How many generated tokens stand in the log, as the caller was told; ``None``: none of
-        the turn is there.
+        """How many generated tokens stand in the log, as the caller was told.
+
+        ``None``: the turn has left nothing there, not even its input.
         """
         end = self.request.output.end
         if end is None or end.error is not None:
@@ -186,8 +189,5 @@ def _nothing() -> None:
 
 def _answer(reply: Reply[int]) -> int | None:
     """What a reply was answered with; ``None`` for an error, or none yet."""
-    outcome: object = getattr(reply, _OUTCOME)
+    outcome = _outcome(reply)
     return outcome[0] if isinstance(outcome, tuple) else None
-
-
-_OUTCOME = "_outcome"

@@ -15,6 +15,8 @@ from kernel.actor import AnyActor
 from kernel.gpu_pool import GpuPool
 from kernel.ids import GPU_POOL, SCHEDULER
 from kernel.messages import Rested, Tick
+from kernel.policies import FirstCome
+from kernel.scheduler import Scheduler
 from kernel.session import SessionActor
 from kernel.testing.explorer.callers import Caller
 from kernel.testing.explorer.forms import Names, field, message_form, turn_form
@@ -164,6 +166,7 @@ def _scheduler_form(names: Names) -> tuple[Any, ...]:
             turn_form(names, turn, scheduler.claims.get(turn.id))
             for turn in sorted(roster, key=lambda turn: turn.rank)
         ),
+        _policy_form(names, scheduler),
         tuple(sorted(names.turn(turn) for turn in work.grows)),
         None
         if flight is None
@@ -177,6 +180,15 @@ def _scheduler_form(names: Names) -> tuple[Any, ...]:
         tuple(sorted(map(repr, map(names.base, field(scheduler, "_admission").room.asked)))),
         tuple(message_form(names, scheduler, message) for message in mail),
     )
+
+
+def _policy_form(names: Names, scheduler: Scheduler) -> tuple[Any, ...]:
+    """What decides the ranks of turns to come, among those that are there."""
+    policy = field(names.core, "_policy")
+    if isinstance(policy, FirstCome):
+        return ()
+    now = names.core.dispatcher.now()
+    return (repr(policy), tuple(sorted(turn.rank[0] - now for turn in scheduler.roster)))
 
 
 def _without_idle_rests(mail: list[Any]) -> list[Any]:

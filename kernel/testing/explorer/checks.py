@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from kernel.messages import CancelTurn
 from kernel.session import SessionActor
 from kernel.testing.explorer.callers import Asked, Caller
 from kernel.testing.explorer.events import Event
@@ -16,7 +17,7 @@ from kernel.testing.explorer.reference import Reference
 from kernel.testing.explorer.stage import Stage
 from kernel.testing.invariants import Broken, all_free, always, at_rest
 from kernel.turn import OpenTurn
-from ownership import ClaimHandle, Content, NoSlot
+from ownership import ClaimHandle, Content, CustodianId, NoSlot
 
 __all__ = ["Before", "Checker"]
 
@@ -38,13 +39,21 @@ class Before:
     committed: dict[str, tuple[int, int] | None]
     head: str
     """Class of the message that is about to be handled."""
+    cancelled: str
+    """The open turn that it cancels, if it does."""
 
     @classmethod
     def of(cls, stage: Stage, event: Event) -> "Before":
         head = stage.head(event.who) if event.kind in ("deliver", "crash") else None
+        cancelled = ""
+        if isinstance(head, CancelTurn) and event.kind == "deliver":
+            actor = stage.core.dispatcher.actor(CustodianId(event.who))
+            active = actor.active if isinstance(actor, SessionActor) else None
+            cancelled = head.turn if active is not None and active.id == head.turn else ""
         return cls(
             {actor.name: _committed(stage, actor) for actor in stage.core.sessions.values()},
             type(head).__name__,
+            cancelled,
         )
 
 
@@ -75,10 +84,18 @@ class Checker:
                     "a committed position moves by a commit alone",
                     f"{actor.name} was at {was}, is at {now} after {before.head}",
                 )
+        if before.cancelled:
+            _, asked = stage.asked(before.cancelled)
+            end = asked.request.output.end
+            if end is None or end.error is None:
+                yield Broken("a cancel is an end", f"{before.cancelled} goes on, or ended as {end}")
 
     def state(self, stage: Stage) -> Iterator[Broken]:
         """What holds in each state."""
-        yield from always(stage.core, deaths=stage.deaths, reclaims=stage.reclaims)
+        broken = always(stage.core, deaths=stage.deaths, reclaims=stage.reclaims)
+        yield from broken
+        if broken:
+            return
         for wrong in stage.device.memory.wrong:
             yield Broken("a row starts from its own state", wrong)
         yield from self._contents(stage)

@@ -9,12 +9,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
+from kernel.testing.explorer.large_worlds import LARGE, WORLDS
 from kernel.testing.explorer.report import Exploration, Failure
 from kernel.testing.explorer.search import explore
 from kernel.testing.explorer.world import World
-from kernel.testing.explorer.worlds import CI, LARGE, WORLDS
+from kernel.testing.explorer.worlds import CI
 
 __all__ = ["add_commands", "as_json", "run"]
 
@@ -49,27 +50,29 @@ def run(given: argparse.Namespace) -> int:
     """Explore; 0: nothing is broken, 1: something is, 2: there is no such world."""
     if given.list:
         for world in LARGE:
-            print(f"{world.name:24} {world.about}")
+            _say(f"{world.name:24} {world.about}")
         return 0
     try:
         worlds = find_worlds(given.world)
     except (LookupError, ImportError, AttributeError, TypeError) as error:
-        print(f"explore: no world {given.world!r}: {error}", file=sys.stderr)
+        _say(f"explore: no world {given.world!r}: {error}", file=sys.stderr)
         return 2
     begun = time.perf_counter()
     done: list[Exploration] = []
     for exploration in _explorations(worlds, given):
         done.append(exploration)
         if not given.json:
-            print(_line(exploration), flush=True)
+            _say(_line(exploration))
             for failure in exploration.failures:
-                print(failure, flush=True)
+                _say(failure)
     report = as_json(done, time.perf_counter() - begun, is_early=given.until_failure)
     if given.json:
-        print(json.dumps(report, indent=1))
+        _say(json.dumps(report, indent=1))
     else:
-        print(f"{report['states']} states, {report['transitions']} transitions, "
-              f"{report['seconds']} s, failed {report['failed']}")
+        _say(
+            f"{report['states']} states, {report['transitions']} transitions, "
+            f"{report['seconds']} s, failed {report['failed']}"
+        )
     return 1 if report["failed"] else 0
 
 
@@ -105,6 +108,12 @@ def _explorations(worlds: Sequence[World], given: argparse.Namespace) -> Iterato
             return
 
 
+def _say(text: object, *, file: TextIO | None = None) -> None:
+    stream = sys.stdout if file is None else file
+    stream.write(f"{text}\n")
+    stream.flush()
+
+
 def _in_process(world: World, given: argparse.Namespace) -> Exploration:
     return explore(
         world,
@@ -115,10 +124,9 @@ def _in_process(world: World, given: argparse.Namespace) -> Exploration:
 
 
 def _tell(world: World, states: int, transitions: int, depth: int) -> None:
-    print(
+    _say(
         f"{world.name}: {states} states, {transitions} transitions, depth {depth}",
         file=sys.stderr,
-        flush=True,
     )
 
 

@@ -5,39 +5,16 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
+import attrs
+
 from kernel.core import Core
 from kernel.ids import TurnId
-from kernel.messages import (
-    Cancel,
-    CancelTurn,
-    CloseSession,
-    Continue,
-    Down,
-    ForgetIdle,
-    GaveUp,
-    GiveUp,
-    Interrupt,
-    InterruptTurn,
-    LaunchStep,
-    PhaseAbsorbed,
-    Rested,
-    StartTurn,
-    StepCompleted,
-    StepLanded,
-    StepOverdue,
-    StopFound,
-    Submit,
-    Tick,
-    TurnAlarm,
-    TurnEnded,
-    TurnFailed,
-    TurnFinished,
-    WorkerEnded,
-)
+from kernel.messages import Down, ForgetIdle
+from kernel.step import StepDone
 from kernel.turn import OpenTurn
-from ownership import ZEROS, Base, BaseName, Lease
+from ownership import Base, BaseName, Lease
 
-__all__ = ["MESSAGES_WITH_A_FORM", "Names", "field", "message_form", "turn_form"]
+__all__ = ["FIELDS_WITH_A_FORM", "Names", "field", "message_form", "turn_form"]
 
 
 @cache
@@ -120,30 +97,30 @@ class Names:
             record.custodian in ("scheduler", "gpu-pool", "device"),
         )
 
-    def run(self, run: Any) -> Any:
+    def run(self, run: Any) -> object:
+        """A run of frozen pages: by number, and all of it the first time that it is met."""
         if run is None:
             return None
         is_new = ("run", run.number) not in self._things
         name = self.number("run", run.number)
         if not is_new:
             return name
-        pages = tuple([self.number("page", page) for page in run.pages])
+        pages: Any = tuple([self.number("page", page) for page in run.pages])
         return (name, pages, run.count, self.run(run.parent))
 
     def base(self, base: Base) -> Any:
         """A base by the claim that it names, or as one that is gone."""
         if not isinstance(base, BaseName):
-            return "zeros" if base is ZEROS else repr(base)
+            return "zeros"
         record = self._book.names.get((base.holder, base.version))
         if record is None:
             return ("gone", self.actor(base.holder), self.number("base", base))
         return ("state", self.claim(record))
 
-    def reply(self, reply: Any) -> Any:
-        outcome = field(reply, "_outcome")
-        if outcome is None or isinstance(outcome, tuple):
-            return outcome
-        return type(outcome).__name__
+    def reply(self, reply: Any) -> object:
+        """What a caller was answered, or the class of the error that it was given."""
+        outcome: object = field(reply, "_outcome")
+        return type(outcome).__name__ if isinstance(outcome, BaseException) else outcome
 
     def rest_of_ledger(self) -> Any:
         """What no actor has led to, and the order in which states were committed."""
@@ -180,63 +157,72 @@ def turn_form(names: Names, turn: OpenTurn, claim: object) -> tuple[Any, ...]:
 
 
 def message_form(names: Names, actor: Any, message: Any) -> tuple[Any, ...]:
-    """A message under way to an actor."""
+    """A message under way to an actor: its class, and each of its fields renamed.
+
+    Raises:
+        TypeError: a field that nobody has said how to read.
+    """
     kind = type(message).__name__
-    make = _FORMS.get(type(message))
-    if make is None:
-        raise TypeError(f"{kind} has no canonical form: tell kernel.testing.explorer.forms of it")
-    return (kind, *make(names, actor, message))
+    match message:
+        case Down():
+            now = names.core.dispatcher.incarnation_of(message.name)
+            return (kind, names.actor(message.name), now - message.incarnation)
+        case ForgetIdle():
+            is_due = actor is not None and field(actor, "_deadlines").is_this_rest(message.rest)
+            return (kind, is_due)
+        case _:
+            pass
+    form: list[Any] = [kind]
+    for name in _fields_of(message.__class__):
+        make = _FORMS.get(name)
+        if make is None:
+            raise TypeError(f"{kind}.{name} has no canonical form: say how to read it, in forms.py")
+        form.append(make(names, getattr(message, name)))
+    return tuple(form)
 
 
-def _error(error: object) -> str:
-    return type(error).__name__
+@cache
+def _fields_of(kind: type) -> tuple[str, ...]:
+    return tuple(one.name for one in attrs.fields(kind)) if attrs.has(kind) else ("",)
 
 
-_FORMS: dict[type, Callable[[Names, Any, Any], tuple[Any, ...]]] = {
-    StartTurn: lambda n, _a, m: (n.turn(m.request.id),),
-    CancelTurn: lambda n, _a, m: (n.turn(m.turn), m.reason),
-    InterruptTurn: lambda n, _a, m: (n.turn(m.turn), m.keep, m.is_leaving),
-    StopFound: lambda n, _a, m: (n.turn(m.turn), _error(m.error)),
-    TurnAlarm: lambda n, _a, m: (n.turn(m.turn), m.kind),
-    ForgetIdle: lambda n, a, m: (a is not None and field(a, "_deadlines").is_this_rest(m.rest),),
-    CloseSession: lambda n, _a, m: (_error(m.error),),
-    TurnFinished: lambda n, _a, m: (
-        n.turn(m.turn),
-        m.reason,
-        m.stop_token,
-        m.kept,
-        n.handle(m.claim),
-    ),
-    TurnEnded: lambda n, _a, m: (n.turn(m.turn), m.kept),
-    TurnFailed: lambda n, _a, m: (n.turn(m.turn), _error(m.error)),
-    PhaseAbsorbed: lambda n, _a, m: (n.turn(m.turn), n.handle(m.claim)),
-    GiveUp: lambda n, _a, m: (n.base(m.base),),
-    Submit: lambda n, _a, m: turn_form(n, m.turn, None),
-    Continue: lambda n, _a, m: (n.turn(m.turn), n.base(m.base)),
-    Cancel: lambda n, _a, m: (n.turn(m.turn),),
-    Interrupt: lambda n, _a, m: (n.turn(m.turn), m.keep, m.reason),
-    GaveUp: lambda n, _a, m: (n.base(m.base), m.moved),
-    Rested: lambda n, _a, m: (),
-    StepLanded: lambda n, _a, m: (n.lease(m.lease), *_report(m.report)),
-    Tick: lambda n, _a, m: (),
-    Down: lambda n, _a, m: (
-        n.actor(m.name),
-        n.core.dispatcher.incarnation_of(m.name) - m.incarnation,
-    ),
-    LaunchStep: lambda n, _a, m: (
-        n.lease(m.lease),
-        tuple((tuple(row.tokens), row.sampling is not None) for row in m.rows),
-    ),
-    StepCompleted: lambda n, _a, m: (n.step(m.step), *_report(m.report)),
-    StepOverdue: lambda n, _a, m: (n.step(m.step),),
-    WorkerEnded: lambda n, _a, m: (tuple(map(n.step, m.steps)),),
-}
+def _turn(names: Names, turn: Any) -> Any:
+    return turn_form(names, turn, None) if isinstance(turn, OpenTurn) else names.turn(turn)
 
 
-MESSAGES_WITH_A_FORM = tuple(_FORMS)
+def _rows(_names: Names, rows: Any) -> Any:
+    return tuple((tuple(row.tokens), row.sampling is not None) for row in rows)
 
 
-def _report(report: Any) -> tuple[Any, ...]:
-    if hasattr(report, "tokens"):
+def _report(_names: Names, report: Any) -> Any:
+    if isinstance(report, StepDone):
         return ("done", report.tokens)
     return ("failed", report.device_lost)
+
+
+def _plain(_names: Names, value: Any) -> Any:
+    return value
+
+
+_FORMS: dict[str, Callable[[Names, Any], Any]] = {
+    "turn": _turn,
+    "request": lambda names, request: names.turn(request.id),
+    "claim": Names.handle,
+    "lease": Names.lease,
+    "base": Names.base,
+    "step": Names.step,
+    "steps": lambda names, steps: tuple(map(names.step, steps)),
+    "rows": _rows,
+    "report": _report,
+    "error": lambda _names, error: type(error).__name__,
+    "reply": lambda _names, _reply: None,
+    "reason": _plain,
+    "stop_token": _plain,
+    "kept": _plain,
+    "keep": _plain,
+    "kind": _plain,
+    "moved": _plain,
+    "is_leaving": _plain,
+}
+
+FIELDS_WITH_A_FORM = frozenset(_FORMS)

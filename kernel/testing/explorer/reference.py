@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from kernel.step import (
     DeviceLimits,
     DeviceStep,
+    InitialState,
     RowSampling,
     StepDone,
     StepReport,
@@ -43,7 +44,7 @@ class Reference:
 
     def _draw(self, history: tuple[int, ...]) -> int:
         self._steps += 1
-        initial = "zeros" if self._slot is not NO_SLOT else "kept"
+        initial: InitialState = "zeros" if self._slot is not NO_SLOT else "kept"
         row = StepRow(self._slot, initial, 0, history, self._pages, None, _GREEDY)
         reports: list[StepReport] = []
         self._worker.submit(DeviceStep(self._steps, (row,)), reports.append)

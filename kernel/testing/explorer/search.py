@@ -96,6 +96,8 @@ class _Search:
     progress: Progress | None = None
     nodes: _Nodes = attrs.field(factory=_Nodes)
     known: dict[bytes, int] = attrs.field(factory=dict[bytes, int])
+    broken: set[int] = attrs.field(factory=set[int])
+    """States in which something does not hold; what comes after them says nothing more."""
     transitions: int = 0
     seen: Counter[str] = attrs.field(factory=Counter[str])
     failures: list[Failure] = attrs.field(factory=list[Failure])
@@ -124,6 +126,8 @@ class _Search:
         return len(self.nodes) < self.max_states
 
     def _expand(self, number: int) -> None:
+        if number in self.broken:
+            return
         trace = self.nodes.trace(number)
         here = replay(self.world, trace)
         goes_on = progress(here)
@@ -155,18 +159,19 @@ class _Search:
         """Take one transition; returns the state it leads to, and the moments of its handler."""
         if stage is None:
             stage = replay(self.world, trace)
-        judged = Before.of(stage, event)
-        sight = sightings.before(stage, event)
         self.transitions += 1
         stage.watches = "crash" in self.world.faults
         try:
+            judged = Before.of(stage, event)
+            sight = sightings.before(stage, event)
             stage.perform(event)
+            self.seen.update(set(sightings.after(stage, event, sight)))
+            self._fail([*trace, event], self.checker.transition(stage, event, judged))
+            child = self._add(stage, digest(stage), parent, event)
         except Exception as error:
+            # Out of the kernel, or out of a look at it: its state makes no sense any more.
             self._fail([*trace, event], [Broken("the kernel raises nothing", repr(error))])
             return parent, 0
-        self.seen.update(set(sightings.after(stage, event, sight)))
-        self._fail([*trace, event], self.checker.transition(stage, event, judged))
-        child = self._add(stage, digest(stage), parent, event)
         stage.close()
         return child, len(stage.planter.moments)
 
@@ -198,6 +203,7 @@ class _Search:
         number = self.known[key] = self.nodes.add(parent, event)
         broken = list(self.checker.state(stage))
         if broken:
+            self.broken.add(number)
             self._fail(self.nodes.trace(number), broken)
         return number
 

@@ -152,10 +152,14 @@ def _at_session(stage: Stage, actor: SessionActor, head: object) -> Iterator[str
     scheduler = stage.core.scheduler
     turn = None if active is None or scheduler is None else scheduler.roster.get(active.id)
     match head:
+        case CloseSession() if any(isinstance(mail, GiveUp) for mail in actor.mailbox):
+            yield "asked of the closed"
         case CloseSession() if turn is not None and turn.in_flight:
             yield "close in flight"
         case CloseSession() if turn is not None and turn.state is TurnState.WAITING:
             yield "close of a queued turn"
+        case CancelTurn() if active is not None and active.is_interrupted:
+            yield "interrupt, then cancel"
         case CancelTurn() if actor.waiting.find(head.turn) is not None:
             yield "cancel of a turn that waits in its session"
         case TurnFinished() if active is None or active.id != head.turn:

@@ -1,4 +1,4 @@
-"""The worlds that prove this kernel: each small, together all that can meet.
+"""The worlds of every run of the suite: each small, together all that can meet.
 
 The product of everything with everything is far out of reach. So each world has a budget of moves
 and faults, and there is one for each that matters, on one slot and on two.
@@ -6,28 +6,42 @@ and faults, and there is one for each that matters, on one slot and on two.
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
 from kernel.config import EngineConfig, SchedulingPolicy
 from kernel.testing.explorer.world import Conversation, Fault, Interrupt, MoveKind, Turn, World
 
-__all__ = ["CI", "LARGE", "WORLDS"]
+__all__ = [
+    "A1",
+    "A2",
+    "ALL_FAULTS",
+    "ALL_MOVES",
+    "B1",
+    "B2",
+    "CI",
+    "KEEPS",
+    "ONE_SHOT",
+    "on_both",
+]
 
-_A1 = Conversation("a", (Turn((1, 2)),))
-_A2 = Conversation("a", (Turn((1, 2)), Turn((3,))))
-_B1 = Conversation("b", (Turn((1, 2)),))
-_B2 = Conversation("b", (Turn((1, 2)), Turn((3,))))
-_ONE_SHOT = Conversation("o", (Turn((5,)),), is_one_shot=True)
+A1 = Conversation("a", (Turn((1, 2)),))
+_A3 = Conversation("a", (Turn((1, 2)), Turn((3,)), Turn((4,))))
+A2 = Conversation("a", (Turn((1, 2)), Turn((3,))))
+B1 = Conversation("b", (Turn((1, 2)),))
+B2 = Conversation("b", (Turn((1, 2)), Turn((3,))))
+ONE_SHOT = Conversation("o", (Turn((5,)),), is_one_shot=True)
 
-_ALL_MOVES: tuple[MoveKind, ...] = ("cancel", "interrupt", "close", "shutdown")
-_ALL_FAULTS: tuple[Fault, ...] = ("step fails", "device lost", "overdue", "kill", "crash")
-_KEEPS = (Interrupt(), Interrupt(0))
+ALL_MOVES: tuple[MoveKind, ...] = ("cancel", "interrupt", "close", "shutdown")
+ALL_FAULTS: tuple[Fault, ...] = ("step fails", "device lost", "overdue", "kill", "crash")
+KEEPS = (Interrupt(), Interrupt(0))
 
 
-def _engine(slots: int, policy: SchedulingPolicy = "fcfs") -> EngineConfig:
+def _engine(slots: int, policy: SchedulingPolicy = "fcfs", *, page_size: int = 16) -> EngineConfig:
     """Two rows and two tokens a step, so that a prompt of two beside another is cut in chunks."""
     return EngineConfig(
-        max_num_seqs=2, num_slots=slots, max_num_batched_tokens=2, scheduling_policy=policy
+        max_num_seqs=2,
+        num_slots=slots,
+        page_size=page_size,
+        max_num_batched_tokens=2,
+        scheduling_policy=policy,
     )
 
 
@@ -37,7 +51,7 @@ def _paged(pages: int, slots: int = 2) -> EngineConfig:
     )
 
 
-def _on_both(
+def on_both(
     name: str,
     about: str,
     conversations: Sequence[Conversation],
@@ -48,6 +62,7 @@ def _on_both(
     max_faults: int = 1,
     expects: Mapping[int, tuple[str, ...]] | None = None,
     same: tuple[str, ...] = (),
+    stops: tuple[int, ...] = (2, 1),
 ) -> list[World]:
     """One world on two slots, and one on one."""
     return [
@@ -58,11 +73,12 @@ def _on_both(
             config=_engine(slots),
             moves=moves,
             max_moves=max_moves,
-            interrupts=_KEEPS,
+            interrupts=KEEPS,
             faults=faults,
             max_faults=max_faults,
             expects=(expects or {}).get(slots, ()),
             same=same,
+            stops=slots in stops,
         )
         for slots in (2, 1)
     ]
@@ -74,7 +90,7 @@ _PREEMPTING = tuple(
 )
 
 _FORKS = (
-    _A1,
+    A1,
     Conversation("c", (Turn((4,)),), fork_of="a"),
 )
 
@@ -91,39 +107,63 @@ _PAGE_TURNS = (
     Conversation("b", (Turn((1, 2, 3), max_tokens=3),)),
 )
 
-_INTERRUPTED = (Conversation("a", (Turn((1, 2), max_tokens=3), Turn((3,), max_tokens=1))),)
+_INTERRUPTED = (Conversation("a", (Turn((1, 2), max_tokens=2), Turn((3,)))),)
 
 _SMALL: list[World] = [
-    *_on_both(
+    *on_both(
         "pair",
         "two sessions of two turns",
-        (_A2, _B2),
+        (A2, B2),
         same=("a", "b"),
         expects={2: ("a base drains", "checkpoint dropped"), 1: ("state given up",)},
     ),
-    *_on_both(
+    *on_both(
         "one-shot",
         "a session of two turns and a one-shot request",
-        (_A2, _ONE_SHOT),
+        (A2, ONE_SHOT),
         expects={
             2: ("refused first turn", "refused later turn"),
             1: ("refused first turn", "refused later turn", "state given up"),
         },
     ),
-    *_on_both(
+    World(
+        name="asks-2",
+        about="a one-shot request asks for the checkpoint of a session that goes on",
+        conversations=(_A3, ONE_SHOT),
+        config=_engine(2),
+        expects=("checkpoint dropped", "asked for a state that is gone"),
+    ),
+    World(
+        name="asks-1",
+        about="a one-shot request asks for the state of a session that may close",
+        conversations=(A1, ONE_SHOT),
+        config=_engine(1),
+        moves=("close",),
+        expects=("state given up", "asked of the closed"),
+    ),
+    *on_both(
+        "later-moves",
+        "a session of two turns; one cancel, interrupt, close or shutdown",
+        (A2,),
+        moves=ALL_MOVES,
+        expects={2: ("late claim rolled back",), 1: ("late claim rolled back",)},
+    ),
+    *on_both(
         "moves",
         "two sessions of one turn; one cancel, interrupt, close or shutdown",
-        (_A1, _B1),
-        moves=_ALL_MOVES,
+        (A1, B1),
+        moves=ALL_MOVES,
         same=("a", "b"),
+        stops=(2,),
         expects={2: ("cancel in flight", "close in flight", "interrupt below a chunk")},
     ),
-    *_on_both(
+    *on_both(
         "faults",
         "two sessions of one turn; one fault of any kind",
-        (_A1, _B1),
-        faults=_ALL_FAULTS,
+        (A1, B1),
+        faults=ALL_FAULTS,
         same=("a", "b"),
+        stops=(2,),
         expects={
             2: (
                 "kill between two posts",
@@ -136,42 +176,51 @@ _SMALL: list[World] = [
     World(
         name="move-and-fault",
         about="a session of one turn; one move and one fault",
-        conversations=(_A1,),
+        conversations=(A1,),
         config=_engine(1),
-        moves=_ALL_MOVES,
-        interrupts=_KEEPS,
-        faults=_ALL_FAULTS,
+        moves=("cancel", "close"),
+        faults=("step fails", "overdue", "crash"),
+        stops=False,
     ),
     World(
         name="interrupts",
-        about="a session of three tokens a turn, interrupted twice at any keep",
+        about="a session that is cut short twice, and absorbs what that leaves in a first phase",
         conversations=_INTERRUPTED,
-        config=_engine(2),
-        moves=("interrupt",),
+        # More than a page pending is absorbed and committed first, as a phase of its own.
+        config=_engine(2, page_size=1),
+        moves=("interrupt", "cancel"),
         max_moves=2,
-        interrupts=(Interrupt(), Interrupt(0), Interrupt(1)),
-        expects=("interrupt above a chunk", "late interrupt cuts"),
+        interrupts=KEEPS,
+        stops=False,
+        expects=(
+            "interrupt above a chunk",
+            "late interrupt cuts",
+            "interrupt, then cancel",
+            "first phase committed",
+            "late phase rolled back",
+        ),
     ),
     World(
         name="preemption",
         about="an urgent turn takes the one slot of a running one; one move",
         conversations=_PREEMPTING,
         config=_engine(1, "priority"),
-        moves=("cancel", "interrupt", "close"),
+        moves=("cancel",),
+        stops=False,
         expects=("preempted", "preempt then cancel"),
     ),
     World(
         name="forks",
-        about="a session, and a fork of it at any moment; one move",
+        about="a session that may close, and a fork of it at any moment",
         conversations=_FORKS,
         config=_engine(2),
-        moves=("cancel", "close"),
+        moves=("close",),
         expects=("fork of a state", "fork while the parent's turn runs"),
     ),
     World(
         name="forks-on-one-slot",
         about="a session, a one-shot that takes its state, and a fork of it",
-        conversations=(*_FORKS, _ONE_SHOT),
+        conversations=(*_FORKS, ONE_SHOT),
         config=_engine(1),
         expects=("fork of a parent that gave up",),
     ),
@@ -194,96 +243,5 @@ _SMALL: list[World] = [
 ]
 
 
-_BIG: list[World] = [
-    *_on_both(
-        "three",
-        "two sessions of two turns and a one-shot request",
-        (_A2, _B2, _ONE_SHOT),
-        same=("a", "b"),
-    ),
-    *_on_both(
-        "three-moves",
-        "two sessions and a one-shot request; one move",
-        (_A1, _B1, _ONE_SHOT),
-        moves=_ALL_MOVES,
-        same=("a", "b"),
-    ),
-    *_on_both(
-        "three-faults",
-        "two sessions and a one-shot request; one fault",
-        (_A1, _B1, _ONE_SHOT),
-        faults=_ALL_FAULTS,
-        same=("a", "b"),
-    ),
-    *_on_both(
-        "pair-moves",
-        "two sessions of two turns; one move",
-        (_A2, _B2),
-        moves=_ALL_MOVES,
-        same=("a", "b"),
-    ),
-    *_on_both(
-        "pair-faults",
-        "two sessions of two turns; one fault",
-        (_A2, _B2),
-        faults=_ALL_FAULTS,
-        same=("a", "b"),
-    ),
-    *_on_both(
-        "two-moves",
-        "two sessions of one turn; two moves",
-        (_A1, _B1),
-        moves=_ALL_MOVES,
-        max_moves=2,
-        same=("a", "b"),
-    ),
-    *_on_both(
-        "two-faults",
-        "two sessions of one turn; two faults",
-        (_A1, _B1),
-        faults=_ALL_FAULTS,
-        max_faults=2,
-        same=("a", "b"),
-    ),
-    *_on_both(
-        "move-and-fault-of-two",
-        "two sessions of one turn; one move and one fault",
-        (_A1, _B1),
-        moves=("cancel", "interrupt", "close"),
-        faults=("step fails", "overdue", "crash"),
-        same=("a", "b"),
-    ),
-]
-
-
-def _with_all(name: str, world: World) -> World:
-    """The same world with any one move, or any one fault."""
-    return attrs.evolve(
-        world,
-        name=name,
-        about=f"{world.about}; any one move or fault",
-        moves=tuple(dict.fromkeys((*world.moves, *_ALL_MOVES))),
-        faults=_ALL_FAULTS,
-        max_moves=max(1, world.max_moves),
-        interrupts=_KEEPS,
-        expects=(),
-        max_together=1,
-    )
-
-
-_NAMED = {world.name: world for world in _SMALL}
-
 CI: tuple[World, ...] = tuple(_SMALL)
 """Finish together within a minute on one core."""
-
-LARGE: tuple[World, ...] = (
-    *_SMALL,
-    *_BIG,
-    *(
-        _with_all(f"{name}-and-all", _NAMED[name])
-        for name in ("pages", "forks", "preemption", "deadlines", "one-shot-1", "one-shot-2")
-    ),
-)
-"""All of them, with what takes minutes."""
-
-WORLDS: dict[str, World] = {world.name: world for world in LARGE}

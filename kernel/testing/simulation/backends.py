@@ -19,6 +19,8 @@ __all__ = ["drive"]
 
 Scenario = Callable[[World], Awaitable[object]]
 
+_LONGEST_RUN_S = 1e8
+
 
 def drive(backend: Backend, world: World, scenario: Scenario, *, max_steps: int) -> None:
     """Run a scenario to its end; whatever goes wrong is noted in the world."""
@@ -35,12 +37,10 @@ def drive(backend: Backend, world: World, scenario: Scenario, *, max_steps: int)
 
 def _alone(error: BaseException) -> BaseException:
     """What a group of one is about: trio's nursery wraps, asyncio's loop does not."""
-    while isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        if len(group.exceptions) > 1:
-            break
-        error = group.exceptions[0]
-    return error
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return _alone(group.exceptions[0]) if len(group.exceptions) == 1 else group
 
 
 def _on_asyncio(world: World, scenario: Scenario, max_steps: int) -> None:
@@ -123,6 +123,7 @@ def _on_trio(world: World, scenario: Scenario, max_steps: int) -> None:
         async with anyio.create_task_group() as tasks:
             world.timeline = TrioTimeline(clock, tasks)
             with anyio.CancelScope() as steps.scope:
+                tasks.start_soon(_watch_for_deadlock, world, steps.scope)
                 await scenario(world)
             steps.scope = None
             if steps.steps > max_steps:
@@ -134,6 +135,13 @@ def _on_trio(world: World, scenario: Scenario, max_steps: int) -> None:
     with _chosen_order(order):
         anyio.run(main, backend="trio", backend_options=options)
     world.seen["loop steps"] += steps.steps
+
+
+async def _watch_for_deadlock(world: World, scope: anyio.CancelScope) -> None:
+    """Wake when the clock has nowhere else to jump to; trio itself would wait for the network."""
+    await anyio.sleep(_LONGEST_RUN_S)
+    world.fail("deadlock", "every task waits for ever")
+    scope.cancel()
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from kernel.testing.simulation.observer import Observer
 from kernel.testing.simulation.strategies import Strategy
 from kernel.testing.simulation.tape import Failure
 from kernel.testing.simulation.timeline import Job, Timeline
+from ownership import AuditReport
 
 __all__ = ["OpenWorld", "World"]
 
@@ -34,6 +35,20 @@ class OpenWorld:
     """Its block has been left."""
     left_running: int = 0
     """Steps that were not done when the engine had stopped; they stay in quarantine."""
+
+    def note_what_runs_at_the_stop(self) -> None:
+        """Count at the very stop: a moment later such a step may be done."""
+        core = self.engine.core
+        stop = core.stop
+
+        def stop_and_count(*, join_timeout_s: float) -> AuditReport:
+            is_first = core.audit is None
+            report = stop(join_timeout_s=join_timeout_s)
+            if is_first:
+                self.left_running = self.device.running
+            return report
+
+        setattr(core, "stop", stop_and_count)  # noqa: B010  of this engine, not of its class
 
 
 @final
@@ -122,23 +137,19 @@ class World:
         opened = open_inner(model)
         device = SimulatedDevice(opened.device, self, self._decisions.track("device"))
         environment = Environment(clock=self.now, choose=self._choose, deliver=device.deliver)
-        entry: OpenWorld | None = None
-        try:
-            async with Engine.open(
-                config or _small(model),
-                device=OpenedDevice(device=device, tokenizer=opened.tokenizer),
-                logger=None if self.log is None else _Logger(self.log),
-                environment=environment,
-            ) as engine:
-                entry = OpenWorld(engine, device, Observer(self, engine.core))
-                self.opened.append(entry)
-                try:
-                    yield engine
-                finally:
-                    entry.is_over = True
-        finally:
-            if entry is not None:
-                entry.left_running = device.running
+        async with Engine.open(
+            config or _small(model),
+            device=OpenedDevice(device=device, tokenizer=opened.tokenizer),
+            logger=None if self.log is None else _Logger(self.log),
+            environment=environment,
+        ) as engine:
+            entry = OpenWorld(engine, device, Observer(self, engine.core))
+            entry.note_what_runs_at_the_stop()
+            self.opened.append(entry)
+            try:
+                yield engine
+            finally:
+                entry.is_over = True
 
     def fail(self, kind: str, message: str) -> None:
         """Note a failure; the first of a run is the one that counts."""

@@ -113,14 +113,6 @@ MUTANTS: list[Mutant] = [
         rule="7 asks are answered once",
     ),
     Mutant(
-        "dead-sessions-answer-awaited",
-        "A session that has died answers no ask.",
-        _SCHEDULER,
-        "            self._admission.room.asked.discard(base)\n",
-        "            self._admission.room.asked.add(base)\n",
-        rule="7 asks are answered once",
-    ),
-    Mutant(
         "asked-twice",
         "A state is asked for once.",
         _ROOM,
@@ -151,7 +143,7 @@ MUTANTS: list[Mutant] = [
         "A turn that can't fit beside its own base gives that up.",
         _ROOM,
         "isinstance(own, BaseName) and self._may_ask(own):",
-        "isinstance(own, BaseName) and self._may_ask(own) and runs:",
+        "isinstance(own, BaseName) and self._may_ask(own) and turn.was_admitted:",
         rule="one slot is enough for any number of sessions",
     ),
     Mutant(

@@ -1,0 +1,84 @@
+"""The explorer finds planted bugs, each by a short trace, in the world that is there for it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.mutants.mutant import Mutant, mutated_copy
+
+SLOT_FREED_IN_FLIGHT = Mutant(
+    id="explorer-slot-freed-in-flight",
+    breaks="What a step may write can't be given back.",
+    path="ownership/stepping.py",
+    old="        record.custodian = DEVICE\n        record.step = info\n",
+    new="        book.free_slots.append(record.slot)  # type: ignore[arg-type]\n",
+)
+REPLY_DROPPED = Mutant(
+    id="explorer-reply-dropped",
+    breaks="Each caller of an interrupt is answered.",
+    path="kernel/active_turn.py",
+    old="                reply.answer(end.kept)",
+    new="                pass",
+)
+ABORTED_TURN_COMMITTED = Mutant(
+    id="explorer-aborted-turn-committed",
+    breaks="What arrives for a cancelled turn is rolled back, not committed with the next.",
+    path="kernel/session.py",
+    old="        active = self.active\n"
+    "        if active is None or active.id != message.turn:\n"
+    "            self._roll_back_late(message.claim)",
+    new="        active = self.active\n"
+    "        if active is None:\n"
+    "            self._roll_back_late(message.claim)",
+)
+REST_WAKES_NOBODY = Mutant(
+    id="explorer-rest-wakes-nobody",
+    breaks="Every transition that makes a move legal wakes the scheduler.",
+    path="kernel/scheduler.py",
+    old="            case Rested():\n                pass\n",
+    new="            case Rested():\n                return\n",
+)
+DEATH_NOT_TOLD = Mutant(
+    id="explorer-death-not-told",
+    breaks="Each actor with open business with a dead one is told.",
+    path="kernel/dispatcher.py",
+    old="                peer.mailbox.post(down, SUPERVISOR)",
+    new="                pass",
+)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("mutant", "world", "at_most"),
+    [
+        (SLOT_FREED_IN_FLIGHT, "pair-2", 8),
+        (REPLY_DROPPED, "later-moves-2", 12),
+        (ABORTED_TURN_COMMITTED, "later-moves-2", 25),
+        (REST_WAKES_NOBODY, "pair-1", 40),
+        (DEATH_NOT_TOLD, "faults-2", 12),
+    ],
+    ids=lambda value: value.id if isinstance(value, Mutant) else None,
+)
+def test_a_planted_bug_is_found_by_a_short_trace(mutant: Mutant, world: str, at_most: int) -> None:
+    """Breadth first, in a small world: what is wrong can be read off a few lines."""
+    with mutated_copy(mutant) as root:
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "kernel.testing", "explore"),
+                *("--world", world, "--until-failure", "--json"),
+            ],
+            cwd=root,
+            env=os.environ | {"PYTHONPATH": str(root)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 1, done.stderr
+    report = json.loads(done.stdout)
+    assert report["failed"] >= 1
+    assert report["trace_length"] <= at_most
+    assert len(report["failures"][0]["trace"]) == report["failures"][0]["length"]
