@@ -34,6 +34,16 @@ class SessionLimits:
     page_size: int
     eos_token_ids: tuple[int, ...]
     mail_bound: int
+    num_slots: int
+    """0: the model needs none."""
+    num_pages: int
+    """0: the model needs none."""
+
+    def hold_both(self, position: int, prompt: int) -> bool:
+        """Whether an empty pool has room for a state and for a turn that starts from it."""
+        shared = position // self.page_size
+        pages = -(-position // self.page_size) + -(-prompt // self.page_size) - shared
+        return self.num_slots != 1 and (self.num_pages == 0 or pages <= self.num_pages)
 
 
 @attrs.define(eq=False)
@@ -162,7 +172,7 @@ def open_turn(
         input_len=len(request.tokens),
         base=state.base,
         kind=request.kind,
-        absorb_first=_absorbs_first(state, limits.page_size),
+        absorb_first=_absorbs_first(state, limits, prompt),
         max_tokens=limits.max_len - prompt if params.max_tokens is None else params.max_tokens,
         min_tokens=params.min_tokens,
         stop_ids=frozenset((*eos, *params.stop_token_ids)),
@@ -180,12 +190,15 @@ def open_turn(
     )
 
 
-def _absorbs_first(state: SessionState, page_size: int) -> bool:
+def _absorbs_first(state: SessionState, limits: SessionLimits, prompt: int) -> bool:
     """Whether what is pending is absorbed and committed before the turn itself.
 
     So that interrupts in a row don't add up, from the very first turn on. Not for a state that
-    was given up: on a tight pool its commit would only be given up again.
+    was given up: on a tight pool its commit would only be given up again. And not where no pool
+    could hold the commit and the rest of the turn: all would be computed twice.
     """
     position = state.base_position
     was_given_up = position == 0 and state.absorbed > 0
-    return not was_given_up and len(state.log) - position > page_size
+    if was_given_up or len(state.log) - position <= limits.page_size:
+        return False
+    return limits.hold_both(len(state.log) - 1, prompt)

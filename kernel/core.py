@@ -102,6 +102,8 @@ class Core:
             page_size=resolved.page_size,
             eos_token_ids=self.model.eos_token_ids,
             mail_bound=16 + 8 * config.max_num_queued_reqs,
+            num_slots=resolved.num_slots,
+            num_pages=resolved.num_pages,
         )
 
     # Births

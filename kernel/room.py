@@ -12,6 +12,7 @@ Nothing is asked or preempted unless all of it together makes the room. So the m
 always gets what an empty engine could give it, it ends, and by induction every turn does.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
@@ -146,11 +147,14 @@ class Room:
                 break
             gain.claim(claims[junior.id])
             victims.append(junior)
-        for base in () if wanted.has_memory(gain) else self._pinned_by(victims, claims):
-            gain.base(base)
-            asks.append(base)
         own = turn.base
-        if not wanted.has_memory(gain) and isinstance(own, BaseName) and self._may_ask(own):
+        unpinned = () if wanted.has_memory(gain) else self._pinned_by(victims, claims)
+        for base in unpinned:
+            if base != own and not wanted.has_memory(gain):
+                gain.base(base)
+                asks.append(base)
+        may_ask = isinstance(own, BaseName) and (own in unpinned or self._may_ask(own))
+        if not wanted.has_memory(gain) and isinstance(own, BaseName) and may_ask:
             # A turn that runs has copied its base, and loses nothing but the way back.
             if not runs:
                 wanted.pages = self._short_of_pages(self._view.pages_needed(need, ZEROS))
@@ -166,7 +170,9 @@ class Room:
             pages = self._short_of_pages(-(-(need.positions - turn.covered) // self._page_size))
             return _Wanted(slots=0, pages=pages, rows=0)
         slots = int(view.capacity.slots > 0 and view.free_slots == 0)
-        pages = self._short_of_pages(view.pages_needed(need, turn.base))
+        # One that was asked for is as good as gone.
+        base = ZEROS if turn.base in self.asked else turn.base
+        pages = self._short_of_pages(view.pages_needed(need, base))
         return _Wanted(slots=slots, pages=pages, rows=int(not self.has_row()))
 
     def _short_of_pages(self, pages: int) -> int:
@@ -181,13 +187,15 @@ class Room:
 
     def _pinned_by(
         self, victims: Sequence[OpenTurn], claims: Mapping[TurnId, BatchOwned]
-    ) -> Iterator[BaseName]:
-        """States that only these victims have yet to copy: they can be asked for after them."""
-        for victim in victims:
-            base = self._view.describe(claims[victim.id]).base
-            state = None if base is None else self._view.find_base(base)
-            if base is not None and state is not None and state.pinned == 1:
-                yield base
+    ) -> Sequence[BaseName]:
+        """States that only these victims have yet to copy: they can be asked for after them.
+
+        Forks of one session copy one state, so it may be pinned by several.
+        """
+        bases = (self._view.describe(claims[victim.id]).base for victim in victims)
+        pins = Counter(base for base in bases if base is not None)
+        states = {base: self._view.find_base(base) for base in pins}
+        return [base for base, state in states.items() if state and state.pinned == pins[base]]
 
     def _resting_for(self, turn: OpenTurn) -> list[BaseName]:
         """States that may be asked for, the cheapest loss first; never the turn's own base.
@@ -206,9 +214,11 @@ class Room:
         wanted = {open_turn.base for open_turn in self._roster.waiting}
 
         def loss(base: BaseName) -> int:
+            if base in wanted:
+                return 3
             if base.version < newest[base.holder]:
                 return 0
-            if base.holder in waiting or base in wanted:
+            if base.holder in waiting:
                 return 3
             return 2 if base.holder in running else 1
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from adapters.trace_audit.log import audit_lines, decode
 from adapters.trace_audit.report import EngineAudit
+from adapters.trace_audit.seal import COVERED
 from adapters.trace_view.lanes import Drawing
 from adapters.trace_view.picture import Picture
 
@@ -24,17 +25,21 @@ def draw_lines(lines: Iterable[str]) -> list[Picture]:
     """Draw a log: one picture for each ledger in it, in the order in which they begin."""
     lines = list(lines)
     drawings: dict[str, Drawing] = {}
+    checks: dict[str, object] = {}
     pictures: list[Picture] = []
     for line in lines:
         event = decode(line)
-        if event is None or "engine" not in event.fields:
+        if event is None or ("engine" not in event.fields and event.name not in COVERED):
             continue
-        engine = str(event.fields["engine"])
+        engine = str(event.fields.get("engine", ""))
         if event.name == "ledger.opened":
+            check = event.fields.get("check")
+            if engine in drawings and check is not None and check == checks[engine]:
+                continue  # the line stands there twice; the audit tells of it
             # A log may be appended to: the same name again is another ledger.
             if engine in drawings:
                 drawings[engine].finish()
-            drawings[engine] = Drawing(engine)
+            drawings[engine], checks[engine] = Drawing(engine), check
             pictures.append(drawings[engine].picture)
         if engine in drawings:
             drawings[engine].feed(event)
@@ -55,3 +60,6 @@ def _judge(pictures: Iterable[Picture], lines: Iterable[str]) -> None:
             verdict = found.pop(0)
             picture.conserved = verdict.conserved
             picture.problems = [str(problem) for problem in verdict.problems]
+        else:
+            picture.conserved = False
+            picture.problems = ["the audit does not take this part of the log for a ledger's"]

@@ -420,6 +420,8 @@
         if (Math.abs(by) > 3 || drag.moved) { drag.moved = true; drag.x = event.clientX; pan(by / (at.width - GUTTER)); }
         return;
       }
+      const mark = model.marks.find(([number]) => Math.abs(toX(place(number), at.width) - at.x) < 3);
+      if (mark) { tipAt(event.clientX, event.clientY, [mark[1], `at ${when(mark[0])}`]); return; }
       const found = at.x < GUTTER ? -1 : spanAt(at.lane, at.position);
       if (found < 0 || hidden.has(model.spans[found][3])) { $("tip").hidden = true; return; }
       const [lane, from, to, owner, claim] = model.spans[found], life = model.claims.get(claim) || {};
@@ -452,10 +454,8 @@
     $("by-event").onclick = () => useAxis(false);
     $("filter").oninput = (event) => { wanted = event.target.value.trim().toLowerCase(); redraw(); };
     $("table-part").ontoggle = fillTable;
-    $("theme").onclick = () => useTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
     $("engine").onchange = (event) => use(Number(event.target.value));
     new ResizeObserver(redraw).observe($("scroll"));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => useTheme(event.matches ? "dark" : "light"));
   }
 
   function useTheme(name) {
@@ -518,11 +518,19 @@
   function start() {
     $("engine-choice").hidden = data.engines.length < 2;
     data.engines.forEach((engine, n) => { const option = element("option", engine.engine, $("engine")); option.value = n; });
+    $("theme").onclick = () => useTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => useTheme(event.matches ? "dark" : "light"));
+    useTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    if (!data.engines.length) {
+      // Nothing to draw, and nothing to press.
+      $("verdict").textContent = "The log holds no ledger's events.";
+      document.querySelector(".tools").remove();
+      document.querySelector("main").remove();
+      return;
+    }
     legend();
     wire();
-    useTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-    if (data.engines.length) use(0);
-    else $("verdict").textContent = "The log holds no ledger's events.";
+    use(0);
   }
 
   function readBack(canvas) {

@@ -15,8 +15,12 @@ from ownership import Observer
 __all__ = ["Held", "Site", "Witness", "report", "site_outside"]
 
 LEDGER = frozenset({"ownership"})
-NOT_THE_USERS = LEDGER | {"kernel", "adapters", "anyio", "contextlib", "asyncio", "trio"}
+NOT_THE_USERS = LEDGER | {"kernel", "adapters", "anyio", "contextlib", "asyncio", "trio", "outcome"}
 """Top-level modules whose lines nobody would look for a leak of his own in."""
+
+_LOOPS = frozenset({("asyncio.events", "_run"), ("trio._core._run", "unrolled_run")})
+_RUNNERS = frozenset({"_pytest", "pluggy"})
+"""Where a loop gives a task its turn, and who runs the tests: beyond, nobody asks for anything."""
 
 _INSTALLED_IN = str(Path(__file__).parent.parent.parent)
 _OWNERS = {
@@ -46,11 +50,17 @@ class Site:
 
 
 def site_outside(packages: Collection[str]) -> Site | None:
-    """The innermost line that runs now outside of these packages and of this one."""
+    """The innermost line that runs now outside of these packages and of this one.
+
+    None where a task runs none: a library has started it, as ``Engine.map`` does.
+    """
     frame = inspect.currentframe()  # inspect.stack() would read every file on the way
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
-        if not name.startswith("kernel.testing.") and name.partition(".")[0] not in packages:
+        top = name.partition(".")[0]
+        if top in _RUNNERS or (name, frame.f_code.co_name) in _LOOPS:
+            return None
+        if not name.startswith("kernel.testing.") and top not in packages:
             return Site.of(frame)
         frame = frame.f_back
     return None
@@ -71,7 +81,7 @@ class Held:
     reserved_at: Site | None
     """Who called ``reserve``: the kernel, or a user of the bare ledger."""
     asked_at: Site | None
-    """Where the user's code submitted the turn, or called ``reserve`` itself."""
+    """Where the user's code submitted the turn, or called ``reserve`` itself, if it did."""
     lease: int | None = None
 
     def tell(self, root: str) -> list[str]:
@@ -88,6 +98,8 @@ class Held:
             lines.append(
                 f"      {linecache.getline(self.asked_at.file, self.asked_at.line).strip()}"
             )
+        elif turn:
+            lines.append(f"    taken{turn} in a task in which no line of yours runs")
         if self.reserved_at not in {None, self.asked_at}:
             assert self.reserved_at is not None
             lines.append(f"    reserved at {self.reserved_at.tell(root)}")
@@ -112,8 +124,8 @@ class Witness:
     """An observer of one ledger that stands before its owner's own, if there is one."""
 
     passes_to: Observer | None = None
-    submits: dict[str, Site] = attrs.field(factory=dict[str, Site])
-    """Where each turn was submitted."""
+    submits: dict[str, Site | None] = attrs.field(factory=dict[str, "Site | None"])
+    """Where each turn was submitted; None where no line of the user's was running."""
     _held: dict[object, Held] = attrs.field(factory=dict[object, Held])
     _quarantined: set[object] = attrs.field(factory=set[object])
     _opening: Mapping[str, object] | None = None
@@ -165,7 +177,7 @@ class Witness:
                 pass
 
     def _taken(self, fields: Mapping[str, Any]) -> Held:
-        turn = fields["turn"]
+        turn, submits = fields["turn"], self.submits
         return Held(
             claim=fields["claim"],
             slot=fields["slot"],
@@ -174,5 +186,5 @@ class Witness:
             owner=fields["owner"],
             holder=fields["to"],
             reserved_at=site_outside(LEDGER),
-            asked_at=self.submits.get(turn) or site_outside(NOT_THE_USERS),
+            asked_at=submits[turn] if turn in submits else site_outside(NOT_THE_USERS),
         )

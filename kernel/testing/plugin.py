@@ -2,7 +2,8 @@
 
 ``tenure_engine`` hands a test an engine on the fake device; ``tenure_no_leaks`` fails a test that
 ends with a claim that it took and did not give back, and says where it took it. Both are described
-in ``docs/pytest-plugin.md``. A suite that asks for neither runs as if this plugin weren't there.
+in ``docs/pytest-plugin.md``. A suite that asks for neither runs the same as without this plugin,
+but that :mod:`kernel` is imported before it.
 """
 
 import functools
@@ -51,22 +52,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Fail a watched test that passed and holds something; a test that failed has said enough."""
-    watch = pyfuncitem.funcargs.get("tenure_no_leaks")
-    if not isinstance(watch, Watch):
-        return (yield)
+    yield
+    # Here and not around the function: tests of unittest's classes don't go that way.
+    watch = item.funcargs.get("tenure_no_leaks") if isinstance(item, pytest.Function) else None
+    if isinstance(watch, Watch) and (report := watch.report(str(item.config.rootpath))):
+        pytest.fail(report, pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Let a watched test's engine come to rest on the test's own event loop."""
     engine = pyfuncitem.funcargs.get("tenure_engine")
+    is_watched = isinstance(pyfuncitem.funcargs.get("tenure_no_leaks"), Watch)
     sound = pyfuncitem.obj
-    if isinstance(engine, Engine) and inspect.iscoroutinefunction(sound):
+    if is_watched and isinstance(engine, Engine) and inspect.iscoroutinefunction(sound):
         pyfuncitem.obj = _settled(sound, engine)
     try:
-        result = yield
+        return (yield)
     finally:
         pyfuncitem.obj = sound
-    if report := watch.report(str(pyfuncitem.config.rootpath)):
-        pytest.fail(report, pytrace=False)
-    return result
 
 
 def _settled(test: Callable[..., Awaitable[object]], engine: Engine) -> Callable[..., object]:
@@ -98,6 +104,8 @@ def _tenure_opened(request: pytest.FixtureRequest) -> tuple[EngineConfig, Opened
         request.getfixturevalue("tenure_no_leaks")  # the watch begins before there is a ledger
     options: dict[str, Any] = {"model": "fake", "device": "fake"}
     for marker in reversed(list(request.node.iter_markers("tenure"))):
+        if marker.args:
+            raise pytest.UsageError(f"@pytest.mark.tenure takes options by name, not {marker.args}")
         options |= marker.kwargs
     try:
         config = EngineConfig(**options)

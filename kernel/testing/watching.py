@@ -24,7 +24,9 @@ class Watch:
     """The ledgers that were made while this watch was kept."""
 
     _witnesses: list[Witness] = attrs.field(factory=list[Witness])
-    _submits: dict[int, dict[str, Site]] = attrs.field(factory=dict[int, dict[str, Site]])
+    _submits: dict[int, dict[str, Site | None]] = attrs.field(
+        factory=dict[int, "dict[str, Site | None]"]
+    )
     """By the door that the turns of an engine come through."""
     _kept_alive: list[object] = attrs.field(factory=list[object])
 
@@ -74,9 +76,8 @@ class Watch:
         def enter(door: Door, turn: TurnId, tokens: int) -> None:
             sound(door, turn, tokens)
             submits = self._submits.get(id(door))
-            site = None if submits is None else site_outside(NOT_THE_USERS)
-            if submits is not None and site is not None:
-                submits[turn] = site
+            if submits is not None:
+                submits[turn] = site_outside(NOT_THE_USERS)
 
         return enter
 

@@ -8,7 +8,7 @@ from ownership.lint.known_calls import qualified_name
 from ownership.lint.loops import Jumps, Loops
 from ownership.lint.operands import Operand
 from ownership.lint.state import State, join_all
-from ownership.lint.types import ANY, Function, Instance, Type, elements_of
+from ownership.lint.types import Function, Instance, elements_of
 
 __all__ = ["Blocks"]
 
@@ -96,9 +96,7 @@ class Blocks(Loops):
 
     def _handler(self, handler: ast.ExceptHandler, state: State) -> State | None:
         if handler.name is not None:
-            kind: Type = ANY
-            if handler.type is not None:
-                kind = self.members.annotations.read(handler.type, self.module)[0]
+            kind = self.members.annotations.read(handler.type, self.module)[0]
             self.rename(handler, handler.name, Operand(handler, kind), state)
         return self.block(handler.body, state)
 
@@ -271,9 +269,8 @@ class Blocks(Loops):
 
     def _field_node(self, subject: ast.expr, name: str, at: ast.pattern) -> ast.Attribute:
         """``subject.name`` as if it stood at a pattern; the same node each time."""
-        if id(at) not in self._fields:
-            self._fields[id(at)] = ast.copy_location(ast.Attribute(subject, name, ast.Load()), at)
-        return self._fields[id(at)]
+        field = ast.copy_location(ast.Attribute(subject, name, ast.Load()), at)
+        return self._fields.setdefault(id(at), field)
 
     def _any_pattern(
         self, pattern: ast.MatchOr, subject: ast.expr, operand: Operand, state: State

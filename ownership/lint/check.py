@@ -93,10 +93,8 @@ class _Check:
         for entry in self._config.consuming:
             owner, _, function = entry.partition(":")[0].rpartition(".")
             self._triggers |= {function, owner.rpartition(".")[2]}
-        for name in _VERBS:
-            module = names.module(name)
-            if module is not None:
-                self._triggers.update(triggers(module, self._kinds))
+        for module in filter(None, map(names.module, _VERBS)):
+            self._triggers.update(triggers(module, self._kinds))
         todo, reached = list(first), list[Source]()
         inside = {one.name for one in self._sources}
         left = {id(one): one for one in self._sources}

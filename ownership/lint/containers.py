@@ -165,18 +165,17 @@ class Containers(Stores):
 
     def _known_element(self, node: ast.AST, container: Operand, state: State) -> Operand:
         index = node.slice if isinstance(node, ast.Subscript) else None
-        parts = container.parts
-        if parts is None and container.value is not None:
-            parts = tuple(Operand(node, ANY, part) for part in state.parts[container.value])
-        if parts is not None and isinstance(index, ast.Slice) and _is_constant(index):
+        known = state.parts.get(container.value or 0, ())
+        parts = container.parts or tuple(Operand(node, ANY, part) for part in known)
+        if isinstance(index, ast.Slice) and _is_constant(index):
             low, high = _constant_index(index.lower), _constant_index(index.upper)
             return Operand(node, container.type, parts=parts[low:high])
         number = _constant_index(index)
-        if parts is not None and number is not None and -len(parts) <= number < len(parts):
+        if number is not None and -len(parts) <= number < len(parts):
             part = parts[number]
             return Operand(node, part.type, part.value, parts=part.parts)
         self._loosen(container, state)
-        return Operand(node, ANY, parts=tuple(parts or ()))
+        return Operand(node, ANY, parts=parts)
 
     def use_whole(self, state: State, operand: Operand) -> None:
         """A loop begins over a container; elements that are known are used one by one."""

@@ -44,9 +44,8 @@ class Drops(Moves):
         )
         if is_ignored:
             state.facts[result] = frozenset({Fact(Status.FREE)})
-        for value, facts in self.landed.pop(result):
-            if value not in state.facts:
-                continue
+        before = [one for one in self.landed.pop(result) if one[0] in state.facts]
+        for value, facts in before:
             if is_ignored:
                 state.facts[value] = facts
                 continue
@@ -65,17 +64,19 @@ class Drops(Moves):
         for fact in facts:
             if fact.status is Status.BORROWED:
                 gone = state.facts.get(value, frozenset())
-                at = next((new.where for new in gone if new.where is not None), None)
-                if at is not None:
-                    message = f"`{self.labels[value]}` is borrowed, but consumed here"
-                    self.report("OWN004", message, at, (fact.where, "borrowed here"))
+                wheres = [new.where for new in gone if new.where is not None]
+                at = [*wheres, self.origins[value]][0]
+                message = f"`{self.labels[value]}` is borrowed, but consumed here"
+                self.report("OWN004", message, at, (fact.where, "borrowed here"))
 
     def leave(self, state: State, node: ast.AST) -> None:
         """A path ends here: report what is still live, and what was only borrowed."""
         for value in list(state.facts):
             if self.is_ours(state, value):
                 message = f"`{self.labels[value]}` is dropped: it leaves scope live"
-                self.drop(state, value, message, self._origin(state, value), (node, "still live here"))
+                self.drop(
+                    state, value, message, self._origin(state, value), (node, "still live here")
+                )
         for place, value in state.places.items():
             if self.is_own_field(place):
                 for leaf in state.leaves(value):

@@ -234,25 +234,16 @@ class Expressions(Narrowing):
     def _bool(self, node: ast.BoolOp, state: State) -> Operand:
         ends: list[tuple[State | None, Operand | None]] = []
         current: State | None = state.copy()
-        for number, value in enumerate(node.values):
+        for value in node.values[:-1]:
             if current is None:
-                break
-            if number == len(node.values) - 1:
-                ends.append((current, self.eval(value, current)))
                 break
             yes, no = self.narrow(value, current)
             stop, current = (no, yes) if isinstance(node.op, ast.And) else (yes, no)
             if stop is not None:
                 ends.append((stop, self.again(value, stop)))
+        if current is not None:
+            ends.append((current, self.eval(node.values[-1], current)))
         return self._either(node, ends, state)
-
-    def again(self, node: ast.expr, state: State) -> Operand:
-        """What a tested expression was, looked at once more without doing it once more."""
-        target = node.target if isinstance(node, ast.NamedExpr) else node
-        path = path_of(target)
-        if path is not None and path in state.places:
-            return Operand(node, state.types.get(path, ANY), state.places[path], path)
-        return Operand(node, ANY)
 
     def _either(
         self,
@@ -286,12 +277,7 @@ class Expressions(Narrowing):
         value = state.places.pop(name, None)
         if value is not None:
             self.temporaries.append(value)
-        return Operand(node, self._type_of(kinds), value)
-
-    def _type_of(self, kinds: Sequence[Type]) -> Type:
-        known = [kind for kind in kinds if kind != ANY]
-        followed = [kind for kind in known if self.kinds.is_followed(kind)]
-        return (followed or known or [ANY])[0]
+        return Operand(node, self.type_of(kinds), value)
 
     def _compare(self, node: ast.Compare, state: State) -> Operand:
         identity = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq, ast.In, ast.NotIn)

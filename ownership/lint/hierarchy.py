@@ -40,11 +40,9 @@ class Hierarchy:
         ]
         by = dict(zip(dict.fromkeys(variables), instance.args, strict=False))
         yield info, by
-        for _, kind in bases:
-            if isinstance(kind, Instance):
-                base = substitute(kind, by)
-                if isinstance(base, Instance):
-                    yield from self.ancestry(base, depth + 1)
+        for base in [substitute(kind, by) for _, kind in bases]:
+            if isinstance(base, Instance):
+                yield from self.ancestry(base, depth + 1)
 
     def is_subclass(self, instance: Instance, name: str) -> bool | None:
         """Whether instances are also of the class ``name``; None when a base is not known."""

@@ -50,14 +50,12 @@ class Loops(Captures):
     def _to_fix_point(
         self, node: ast.AST, entry: State, body: Callable[[State], State | None]
     ) -> State:
-        head = entry
+        head, passes, is_stable = entry, 0, False
         self.silent += 1
-        for _ in range(_MOST_PASSES):
+        while not is_stable and passes < _MOST_PASSES:
             back, _jumps = self._pass(node, head, body)
-            joined = join_all([head, back], self.joint(node))
-            if joined is None or joined.is_same(head):
-                break
-            head = joined
+            joined = join_all([head, back], self.joint(node)) or head
+            head, passes, is_stable = joined, passes + 1, joined.is_same(head)
         self.silent -= 1
         return head
 

@@ -92,13 +92,12 @@ class Members(Hierarchy):
         for info, by in self.ancestry(instance):
             assigned = self.assignments(info).get(name)
             if assigned is not None:
-                return self._assigned_member(info, name, assigned, by)
+                return self._assigned_member(info, assigned, by)
         return None
 
     def _assigned_member(
         self,
         info: ClassInfo,
-        name: str,
         assigned: Assigned,
         by: Mapping[str, Type],
     ) -> Member:
@@ -106,33 +105,20 @@ class Members(Hierarchy):
         if annotation is not None:
             kind, mark = self.annotations.read(annotation, info.module, info)
             return Member("field", substitute(kind, by), mark, info, is_declared=True)
-        key = info.qualified, name
-        if key in self._inferring or value is None:
-            return Member("field", ANY, "", info)
-        self._inferring.add(key)
-        try:
-            return Member(
-                "field",
-                substitute(self.infer(value, self.scope(method), info.module), by),
-                "",
-                info,
-            )
-        finally:
-            self._inferring.discard(key)
+        kind = ANY if value is None else self.infer(value, self.scope(method, info), info.module)
+        return Member("field", substitute(kind, by), "", info)
 
     # Expressions, as far as types go
 
-    def scope(self, function: FunctionInfo) -> Scope:
-        """The types of a function's parameters."""
+    def scope(self, function: FunctionInfo, owner: ClassInfo) -> Scope:
+        """The types of a method's parameters."""
         kinds = {
             parameter.arg: self.annotations.read(
                 parameter.annotation, function.module, function.owner
             )[0]
             for parameter in function.parameters
         }
-        receiver = receiver_of(function)
-        if receiver is not None and function.owner is not None:
-            kinds[receiver] = instance_of(function.owner)
+        kinds[receiver_of(function) or ""] = instance_of(owner)
         return kinds.get
 
     def infer(self, node: ast.expr, scope: Scope, module: Module) -> Type:

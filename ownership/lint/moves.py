@@ -80,8 +80,6 @@ class Moves(ABC):
         for place, held in list(state.places.items()):
             if held == value:
                 state.places[place] = old
-        for whole, parts in list(state.parts.items()):
-            state.parts[whole] = tuple(old if part == value else part for part in parts)
 
     def leaves(self, state: State, operand: Operand) -> list[Value]:
         """The values in an operand."""
@@ -174,8 +172,6 @@ class Moves(ABC):
             if lease is None:
                 self._check_owned(state, operand, value)
             self._move_one(state, value, operand.node)
-        if operand.value is not None and operand.value in state.parts:
-            state.lent.pop(operand.value, None)
         if lease is not None:
             state.lent[lease] = (*state.lent.get(lease, ()), *before)
 

@@ -176,6 +176,20 @@ class Narrowing(Calls):
         ]
         return union(*left) if left else kind
 
+    def again(self, node: ast.expr, state: State) -> Operand:
+        """What a tested expression was, looked at once more without doing it once more."""
+        target = node.target if isinstance(node, ast.NamedExpr) else node
+        path = path_of(target)
+        if path is not None and path in state.places:
+            return Operand(node, state.types.get(path, ANY), state.places[path], path)
+        return Operand(node, ANY)
+
+    def type_of(self, kinds: Sequence[Type]) -> Type:
+        """The type of a choice, as far as it matters: what is followed goes first."""
+        known = [kind for kind in kinds if kind != ANY]
+        followed = [kind for kind in known if self.kinds.is_followed(kind)]
+        return (followed or known or [ANY])[0]
+
 
 def _place_in(key: Hashable) -> str:
     """The place that a joint value is numbered by: the last part of nested keys."""

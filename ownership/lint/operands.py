@@ -49,9 +49,9 @@ class Sink:
         said: Note | None = None
         if note is not None:
             at, start, stop = span(note[0])
-            if at:
-                said = Note(at, start, stop, self._line(at), note[1])
-        key = rule, line, column, message
+            said = Note(at, start, stop, self._line(at), note[1])
+        # What is lost is lost once, whatever else happens to its name.
+        key = rule, line, column, "" if rule == "OWN003" else message
         if key not in self.found:
             self.found[key] = Finding(
                 rule, self.path, line, column, end, source, message, said, HELP[rule]

@@ -106,11 +106,12 @@ class Puts(Drops):
 
     def _collapse(self, state: State, value: Value, where: ast.AST, status: Status) -> None:
         leaves = state.leaves(value)
-        if leaves and all([self.note_name(state, leaf) for leaf in leaves]):
+        named = [self.note_name(state, leaf) for leaf in leaves]
+        if all(named):
             state.parts.pop(value)
-            status, leaves = Status.NAMED, [value]
+            status = Status.NAMED
             state.facts[value] = frozenset({Fact(Status.NAMED)})
-        elif leaves and all(self._is_nobodys(state, leaf) for leaf in leaves):
+        elif all(self._is_nobodys(state, leaf) for leaf in leaves):
             state.parts.pop(value)
             status = Status.FREE
             state.facts[value] = frozenset({Fact(Status.FREE)})
@@ -118,5 +119,4 @@ class Puts(Drops):
             state.collapse(value, Instance("list"), where)
         self.labels.setdefault(value, "list")
         self.origins.setdefault(value, where)
-        if leaves and any(fact.status is not Status.PLAIN for fact in state.facts[value]):
-            state.facts[value] = frozenset({Fact(status, Instance("list"))})
+        state.facts[value] = frozenset({Fact(status, Instance("list"))})

@@ -17,7 +17,7 @@ from ownership.lint.index import (
 )
 from ownership.lint.types import ModuleRef
 
-__all__ = ["Defined", "Names", "dotted", "parse"]
+__all__ = ["Defined", "Names", "parse"]
 
 Defined = ClassInfo | FunctionInfo | ModuleRef | tuple[VariableInfo, Module, str] | str
 """What a name stands for; a string is the dotted name of what is not read."""
@@ -33,16 +33,6 @@ def parse(text: str, name: str, path: Path, *, is_package: bool = False) -> Modu
         ValueError: it holds a null byte.
     """
     return index(Module(name, path, text.splitlines(), ast.parse(text), is_package))
-
-
-def dotted(node: ast.expr) -> str | None:
-    """``a.b.c``, when an expression is no more than that."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        base = dotted(node.value)
-        return None if base is None else f"{base}.{node.attr}"
-    return None
 
 
 class HasModule(Protocol):

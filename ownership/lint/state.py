@@ -149,10 +149,10 @@ class State:
 
     def forget(self, prefix: str) -> None:
         """Drop all places below a place."""
-        for place in [place for place in self.places if place.startswith(prefix)]:
-            del self.places[place]
-        for place in [place for place in self.types if place.startswith(prefix)]:
-            del self.types[place]
+        known: tuple[dict[str, Value], dict[str, Type]] = self.places, self.types
+        for table in known:
+            for place in [place for place in table if place.startswith(prefix)]:
+                del table[place]
 
     def collapse(self, value: Value, kind: Instance | None, where: ast.AST) -> None:
         """Stop knowing the elements of a tuple or list one by one."""
@@ -206,9 +206,9 @@ def join(first: State, second: State, make: Callable[[Hashable], Value]) -> Stat
         if value is None or parts is not None or value in second.parts:
             value = make(name)
         facts = _both(first, second, pair, name, value, paths)
-        if facts:
-            result.facts[value] = result.facts.get(value, frozenset()) | facts
-            result.places.update(dict.fromkeys(places, value))
+        known = result.facts.get(value, frozenset[Fact]()) | facts
+        result.facts[value] = known or frozenset({Fact(Status.PLAIN)})
+        result.places.update(dict.fromkeys(places, value))
     _keep_loose(result, first, second)
     for place, kind in first.types.items():
         other = second.types.get(place)

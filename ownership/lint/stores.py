@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Sequence
+from typing import cast
 
 from ownership.lint.hierarchy import receiver_of
 from ownership.lint.operands import Operand
@@ -71,10 +72,8 @@ class Stores(Puts):
                 self.put(container, operand, state, target)
             case ast.Tuple() | ast.List():
                 self._unpack(target.elts, operand, state)
-            case ast.Starred():
-                self._assign(target.value, operand, state)
             case _:
-                pass
+                self._assign(cast("ast.Starred", target).value, operand, state)
 
     # Names
 
@@ -230,8 +229,6 @@ class Stores(Puts):
 
     def _leave_field(self, leaf: Value, path: str, node: ast.AST, state: State) -> None:
         """A field gives its value up, to another name or to nobody."""
-        if leaf not in state.facts:
-            return
         holders = [place for place in state.holders(leaf) if not self.is_own_field(place)]
         if any(self.is_own_field(place) for place in state.holders(leaf)):
             return

@@ -151,6 +151,34 @@ def test_a_damaged_log_is_drawn_as_far_as_it_goes_and_says_what_is_wrong() -> No
     assert len(engine["spans"]) > 5
 
 
+def test_a_first_line_that_stands_there_twice_begins_no_second_drawing() -> None:
+    """The second would have no verdict of the audit's, and look sound."""
+    lines = engine_log(3)
+    first = next(n for n, line in enumerate(lines) if '"ledger.opened"' in line)
+    (whole,) = embedded(lines)
+    for place in (first + 1, len(lines)):
+        (engine,) = embedded([*lines[:place], lines[first], *lines[place:]])
+
+        assert not engine["conserved"]
+        assert "misplaced: " in engine["problems"][0]
+        assert engine["spans"] == whole["spans"]
+
+
+def test_a_bare_ledgers_log_names_no_engine_and_is_drawn() -> None:
+    """As it is audited; whatever else an application logs passes by."""
+    lines: list[str] = []
+    for line in ledger_log(2):
+        fields = json.loads(line)
+        for name in ("engine", "check", "after"):
+            fields.pop(name, None)
+        lines += [json.dumps(fields), '{"event": "anything", "at": 1e9}']
+    (engine,) = embedded(lines)
+    (whole,) = embedded(ledger_log(2))
+
+    assert engine["conserved"]
+    assert engine["spans"] == whole["spans"]
+
+
 def test_two_engines_and_two_ledgers_of_one_name_are_drawn_apart() -> None:
     """As the audit tells them apart."""
     first, again = LogWriter("engine-9"), LogWriter("engine-9")

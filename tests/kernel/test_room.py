@@ -86,6 +86,82 @@ def test_what_a_forks_turn_waits_to_start_from_goes_after_idle_states() -> None:
     assert names(room(pool).moves_for(turn, pages(4), pool.claims)) == ["idle@1", "parent@1"]
 
 
+def test_a_checkpoint_that_a_forks_turn_waits_to_start_from_is_none_for_it() -> None:
+    """The parent has gone on; the fork would compute its whole log again."""
+    pool = Pool(pages=32)
+    parent = pool.rest("parent", 5)
+    pool.rest("parent", 2, parent)
+    pool.rest("idle", 5)
+    pool.roster.add(make_turn("fork", arrival=9, base=parent, session=holder("fork")))
+    turn = waiting(pool, "needs room", 0)
+    pool.fill()
+
+    first, *_ = names(room(pool).moves_for(turn, pages(2), pool.claims))
+    assert first == "parent@2"
+
+
+def a_forks_turn_begins(pool: Pool, arrival: int, base: BaseName) -> OpenTurn:
+    """It has pinned its base, and its first step is yet to come."""
+    turn = make_turn(f"fork {arrival}", arrival=arrival, base=base, session=f"fork {arrival}")
+    turn.position, turn.covered = 8, 12
+    pool.claims[turn.id] = pool.reserve(12, base, turn.id)
+    pool.roster.add(turn)
+    pool.roster.run(turn)
+    return turn
+
+
+def test_a_state_that_several_victims_have_pinned_goes_after_the_last_of_them() -> None:
+    """Forks of one session copy one state; it is nobody's but theirs."""
+    pool = Pool(pages=8)
+    base = pool.rest("parent", 8)
+    for arrival in (5, 6, 7):
+        a_forks_turn_begins(pool, arrival, base)
+    turn = waiting(pool, "needs all", 0)
+    victims = ["fork 7", "fork 6", "fork 5"]
+
+    assert names(room(pool).moves_for(turn, pages(6), pool.claims)) == victims
+    assert names(room(pool).moves_for(turn, pages(8), pool.claims)) == ["parent@1", *victims]
+
+
+def test_a_state_that_a_senior_has_pinned_too_is_not_asked_for() -> None:
+    """It would only drain until the senior has copied it."""
+    pool = Pool(pages=8)
+    base = pool.rest("parent", 8)
+    a_forks_turn_begins(pool, -1, base)
+    a_forks_turn_begins(pool, 5, base)
+    turn = waiting(pool, "needs room", 0)
+
+    assert names(room(pool).moves_for(turn, pages(5), pool.claims)) == ["fork 5"]
+    assert room(pool).moves_for(turn, pages(6), pool.claims) is None
+
+
+@pytest.mark.parametrize(("needed", "found"), [(5, ["fork 5"]), (6, None)])
+def test_without_its_base_a_turn_needs_more(needed: int, found: list[str] | None) -> None:
+    """A fork's base may be pinned by a junior: given up, it is shared no longer."""
+    pool = Pool(pages=8)
+    base = pool.rest("parent", 8)
+    pool.run(make_turn("senior", arrival=-1), 12)
+    a_forks_turn_begins(pool, 5, base)
+    turn = waiting(pool, "fork", 0, base)
+
+    moves = room(pool).moves_for(turn, pages(needed), pool.claims)
+    assert (None if moves is None else names(moves)) == found
+
+
+def test_a_base_that_was_asked_for_is_not_counted_on() -> None:
+    """Its session gives it up before the turn can be admitted."""
+    pool = Pool(pages=8)
+    base = pool.rest("parent", 8)
+    pool.run(make_turn("senior", arrival=-1), 12)
+    pool.run(make_turn("junior", arrival=5), 4)
+    turn = waiting(pool, "fork", 0, base)
+    pool.fill()
+    finder = room(pool)
+    finder.asked.add(base)
+
+    assert finder.moves_for(turn, pages(5), pool.claims) is None
+
+
 def test_the_own_base_is_the_last_to_go() -> None:
     """It costs a recomputation of the whole log; then the turn starts from nothing."""
     pool, turn = a_full_house()

@@ -7,7 +7,7 @@ of it; a program with a fault still parses.
 import ast
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import attrs
 
@@ -46,31 +46,33 @@ def faults(count: int, *, first_seed: int = 0) -> Iterator[Fault]:
     texts = sources()
     sites = [site for path, text in texts.items() for site in sites_in(path, text)]
     random.Random(first_seed).shuffle(sites)
-    planted = {name: list(_planted(kind, texts, sites)) for name, kind in KINDS.items()}
+    left = {name: list(sites) for name in KINDS}
     used: Counter[Site] = Counter()
-    seed = first_seed
-    while any(planted.values()):
-        for name, places in planted.items():
-            if places and seed < first_seed + count:
-                site, text = place = min(places, key=lambda place: used[place[0]])
-                places.remove(place)
+    seen: set[str] = set()
+    seed, end = first_seed, first_seed + count
+    while any(left.values()) and seed < end:
+        for name, places in left.items():
+            planted = _next(KINDS[name], places, used, texts, seen)
+            if planted is not None and seed < end:
+                site, text = planted
                 used[site] += 1
                 rules = KINDS[name].rules
                 yield Fault(seed, name, site.path, site.function, site.start, rules, text)
                 seed += 1
-        if seed == first_seed + count:
-            return
 
 
-def _planted(
-    kind: Kind, texts: Mapping[str, str], sites: Sequence[Site]
-) -> Iterator[tuple[Site, str]]:
-    seen: set[str] = set()
-    for site in sites:
+def _next(
+    kind: Kind, places: list[Site], used: Counter[Site], texts: Mapping[str, str], seen: set[str]
+) -> tuple[Site, str] | None:
+    """Plant a fault at the first of the least used places that takes it."""
+    places.sort(key=lambda site: used[site])
+    while places:
+        site = places.pop(0)
         text = _plant(kind, texts[site.path], site)
         if text is not None and text not in seen:
             seen.add(text)
-            yield site, text
+            return site, text
+    return None
 
 
 def _plant(kind: Kind, text: str, site: Site) -> str | None:

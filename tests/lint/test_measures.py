@@ -68,7 +68,11 @@ def test_a_finding_that_nobody_has_classed_is_told(
     (config,) = (library.config for library in LIBRARIES[:1])
     config = type(config)(consuming=("channels.Channel.close",))
     library = Library("channels", "1.0", ("channels",), config)
-    monkeypatch.setattr(Library, "unpack", lambda self, folder: folder / "channels-1.0")
+
+    def unpacked(_library: Library, folder: Path) -> Path:
+        return folder / "channels-1.0"
+
+    monkeypatch.setattr(Library, "unpack", unpacked)
     measured = measure(library, tmp_path, KNOWN)
 
     assert [one["line"] for one in measured.unclassified] == [8]

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tests.museum.checking import Checked, check
+from tests.museum.entries import ENTRIES
 from tests.museum.page import PAGE, render
 from tests.museum.register import Place, places
 from tests.museum.running import Outcome, run_tests
@@ -47,7 +48,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--check", action="store_true", help="plant each scenario's bug as well")
     parser.add_argument("--only", nargs="+", metavar="M001", default=[], help="these entries")
     parser.add_argument("--write", action="store_true", help="write docs/museum.md and stop")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.only if name not in ENTRIES]:
+        parser.error(f"no entry {', '.join(unknown)}")
+    return options
 
 
 def _entries(

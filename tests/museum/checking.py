@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -58,7 +58,7 @@ def check(scenarios: Iterable[Scenario], *, say: Callable[[str], object]) -> lis
 
 
 @contextmanager
-def _snapshot() -> Iterator[Path]:
+def _snapshot() -> Generator[Path]:
     """A copy of the tree as it is now, without what tools keep beside it."""
     with tempfile.TemporaryDirectory(prefix="tenure-museum-") as name:
         for part in ("ownership", "kernel", "adapters", "tests", "pyproject.toml"):

@@ -55,14 +55,15 @@ def run_tests(
         nodes: the tests, from the root.
         options: more of pytest's.
         is_quiet: show nothing of pytest's own output, which goes to stderr otherwise.
-        limit_s: seconds after which a run counts as failed for all that it had not begun.
+        limit_s: seconds after which the run is ended; nothing is known of its tests then, so none
+            of them has passed, and none has caught a bug.
     """
     with tempfile.TemporaryDirectory(prefix="tenure-museum-") as folder:
         path = Path(folder) / "outcomes.json"
         command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
         command += ["-p", outcomes.__name__, outcomes.OPTION, str(path), *options, *nodes]
         environment = os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
-        why = ""
+        why = "it never ran"
         try:
             subprocess.run(
                 command,
@@ -74,24 +75,18 @@ def run_tests(
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            why = f"hung for {limit_s:g} s"
+            why = f"the run was ended after {limit_s:g} s"
         notes: dict[str, dict[str, str]] = {}
         if path.exists():
             notes = json.loads(path.read_text(encoding="utf-8"))
-    found = {node: _outcome(node, notes) for node in nodes}
-    if why:
-        return {
-            node: outcome if outcome.passed or outcome.failures else Outcome(failures=(why,))
-            for node, outcome in found.items()
-        }
-    return found
+    return {node: _outcome(node, notes, why) for node in nodes}
 
 
-def _outcome(node: str, notes: dict[str, dict[str, str]]) -> Outcome:
+def _outcome(node: str, notes: dict[str, dict[str, str]], why_not: str) -> Outcome:
     ours = [note for name, note in notes.items() if node in (name, name.partition("[")[0])]
     return Outcome(
         passed=sum(note["outcome"] == "passed" for note in ours),
         failures=tuple(note["why"] for note in ours if note["outcome"] == "failed"),
         broken=tuple(note["why"] for note in ours if note["outcome"] == "broken")
-        or (() if ours else ("it never ran",)),
+        or (() if ours else (why_not,)),
     )

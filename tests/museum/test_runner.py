@@ -8,7 +8,8 @@ from tests.museum import checking
 from tests.museum.__main__ import main
 from tests.museum.checking import check
 from tests.museum.register import scenarios
-from tests.mutants.mutant import Mutant
+from tests.museum.running import run_tests
+from tests.mutants.mutant import ROOT, Mutant
 
 # Each of these starts processes, which on a busy machine take their time.
 pytestmark = pytest.mark.timeout(120)
@@ -57,6 +58,25 @@ def test_a_bug_counts_as_caught_when_a_test_has_seen_it(
     assert not result.caught
     assert why in result.why
     assert said == [f"{scenario.exhibit.bug}: missed by M055"]
+
+
+def test_a_run_that_was_ended_shows_nothing() -> None:
+    """A machine that is too busy to begin has not caught a bug."""
+    node = scenarios()[ANSWERED].node
+    outcome = run_tests(ROOT, [node], is_quiet=True, limit_s=0.01)[node]
+
+    assert not outcome.has_passed
+    assert not outcome.was_caught
+    assert outcome.broken == ("the run was ended after 0.01 s",)
+
+
+def test_an_entry_that_is_not_there_is_no_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    """A number with a slip of the pen would run nothing, and well."""
+    with pytest.raises(SystemExit) as exited:
+        main(["--only", ANSWERED, "M999"])
+
+    assert exited.value.code == 2
+    assert "no entry M999" in capsys.readouterr().err
 
 
 def test_a_planted_bug_is_caught(capsys: pytest.CaptureFixture[str]) -> None:

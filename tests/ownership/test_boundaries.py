@@ -3,8 +3,10 @@
 A general mutation tool moved each of these boundaries by one, and nothing had noticed.
 """
 
-from ownership import ZEROS, Grown, Need, Refused
-from tests.ownership.support import open_desk
+import pytest
+
+from ownership import ZEROS, CustodianId, Grown, Need, Refused, StaleHandle
+from tests.ownership.support import SCHEDULER, open_desk
 
 
 def test_the_last_page_is_given_and_the_next_one_refused() -> None:
@@ -37,3 +39,20 @@ def test_a_model_without_pages_needs_none() -> None:
     desk = open_desk(slots=1, pages=0)
 
     assert desk.ledger.view.pages_needed(Need(100), ZEROS) == 0
+
+
+def test_a_handle_that_went_far_is_told_by_its_last_move() -> None:
+    """The last few moves are kept, so the message says where it is, and not where it once was."""
+    desk = open_desk()
+    claim = desk.reserve(1)
+    told: list[tuple[str, int]] = []
+    for hop in range(9):
+        here, there = CustodianId(f"actor-{hop}"), CustodianId(f"actor-{hop + 1}")
+        desk.ledger.move(claim, SCHEDULER if not hop else here, there, f"Message{hop}")
+        with pytest.raises(StaleHandle) as refused:
+            desk.batch.rollback(claim)
+        message = str(refused.value)
+        told.append((message.partition(" by ")[2].partition(";")[0], message.count(" -> ")))
+
+    assert [site for site, _ in told] == [f"Message{hop}" for hop in range(9)]
+    assert [moves for _, moves in told] == [1, 2, 3, 4, 5, 6, 7, 8, 5]

@@ -132,6 +132,31 @@ def test_a_session_that_stays_open_fails_its_test_and_its_line_is_told(run: Runn
     assert report_in(result) == FORGOTTEN
 
 
+def test_no_line_is_told_where_no_line_of_the_users_was_running(run: Runner) -> None:
+    """A task of ``map`` has submitted the turn; the test runner's line would lead astray."""
+    result = run(
+        """
+        import anyio
+        import pytest
+        from kernel import SamplingParams
+
+        @pytest.mark.anyio
+        async def test_a_map(tenure_engine, tenure_device, tenure_no_leaks):
+            tenure_device.hang_next()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(tenure_engine.map, ["Hello."], SamplingParams(max_tokens=1))
+                await anyio.wait_all_tasks_blocked()
+                first, second, third = tenure_no_leaks.report().splitlines()[1:]
+                tenure_device.unhang()
+            assert "on the device" in first
+            assert second == "    taken for turn req-1 in a task in which no line of yours runs"
+            assert third.startswith("    reserved at kernel/admission.py:")
+        """
+    )
+
+    result.assert_outcomes(passed=2)
+
+
 def test_what_the_page_shows_is_what_happens(run: Runner) -> None:
     """Its examples are run as a test file, and the report of the last one is the page's."""
     page = (ROOT / "docs" / "pytest-plugin.md").read_text(encoding="utf-8")
@@ -152,6 +177,37 @@ def test_a_whole_suite_can_ask_for_it_and_bare_ledgers_are_watched_too(run: Runn
 
     result.assert_outcomes(failed=1, passed=1)
     assert report_in(result) == KEPT
+
+
+def test_tests_of_unittests_classes_are_watched_too(run: Runner) -> None:
+    """A whole suite is all of it; and there too a failure of the test's own comes first."""
+    result = run(
+        """
+        import unittest
+        from ownership import ZEROS, Capacity, CustodianId, Ledger, Need
+
+        class TestPort(unittest.TestCase):
+            def reserve(self):
+                port = Ledger(Capacity(4, 16, 8)).batch_port(CustodianId("me"))
+                return port, port.reserve(Need(20), ZEROS, turn="first")
+
+            def test_forgets(self):
+                self.reserve()
+
+            def test_fails(self):
+                self.reserve()
+                self.assertEqual(1, 2)
+
+            def test_gives_back(self):
+                port, claim = self.reserve()
+                port.rollback(claim)
+        """,
+        ini="tenure_no_leaks = true\n",
+    )
+
+    result.assert_outcomes(failed=2, passed=1)
+    assert result.stdout.str().count("claim was not given back:") == 1
+    assert "1 != 2" in result.stdout.str()
 
 
 def test_without_the_option_nothing_is_watched(run: Runner) -> None:
@@ -225,14 +281,15 @@ def test_a_lease_of_a_device_that_never_answered_is_no_leak(run: Runner) -> None
     result.assert_outcomes(passed=1)
 
 
-def test_a_wrong_option_is_told_and_not_passed_over(run: Runner) -> None:
-    """A misspelt option would else test another engine than the one that was meant."""
+@pytest.mark.parametrize("options", ["num_slot=2", '{"num_slots": 2}'], ids=["name", "place"])
+def test_a_wrong_option_is_told_and_not_passed_over(run: Runner, options: str) -> None:
+    """It would else test another engine than the one that was meant."""
     result = run(
-        """
+        f"""
         import pytest
 
         @pytest.mark.anyio
-        @pytest.mark.tenure(num_slot=2)
+        @pytest.mark.tenure({options})
         async def test_it(tenure_engine):
             pass
         """

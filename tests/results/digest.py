@@ -24,7 +24,8 @@ def digest(patterns: Sequence[str], root: Path = ROOT) -> str:
     """
     total = hashlib.sha256()
     for path in files_of(patterns, root):
-        total.update(f"{path.relative_to(root).as_posix()} {_digest_of(path)}\n".encode())
+        content = _digest_of(path.read_bytes(), is_python=path.suffix == ".py")
+        total.update(f"{path.relative_to(root).as_posix()} {content}\n".encode())
     return total.hexdigest()[:16]
 
 
@@ -45,9 +46,9 @@ def files_of(patterns: Iterable[str], root: Path = ROOT) -> list[Path]:
 
 
 @cache
-def _digest_of(path: Path) -> str:
-    content = path.read_bytes()
-    if path.suffix == ".py":
+def _digest_of(content: bytes, *, is_python: bool) -> str:
+    # Remembered by content, not by path: a file may change while a run is made.
+    if is_python:
         content = normal_form(content.decode()).encode()
     return hashlib.sha256(content).hexdigest()
 

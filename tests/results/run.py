@@ -24,7 +24,7 @@ class Condition:
     """What has to hold of a figure, such as ``failed == 0``."""
 
     figure: str
-    """Its key; dots lead into objects."""
+    """Its key; dots lead into objects. Of a list its length counts."""
     how: str
     than: float | str
     """A number, or the key of another figure."""
@@ -54,6 +54,8 @@ class Condition:
             than = figure(figures, self.than) if isinstance(self.than, str) else self.than
         except KeyError as error:
             return f"there is no figure {error}"
+        if isinstance(value, list):
+            value = len(cast("list[object]", value))
         if _OPERATORS[self.how](value, than):
             return None
         return f"{self.figure} is {value}, and has to be {self.how} {self.than}"

@@ -13,6 +13,13 @@ TESTING = ("kernel/testing/device.py", "kernel/testing/invariants.py")
 EXPLORER = (*TESTING, "kernel/testing/explorer/**/*.py")
 SIMULATION = (*TESTING, "kernel/testing/simulation/**/*.py")
 LINT = ("ownership/lint/**/*.py",)
+TORCH_DEVICE = ("adapters/torch_device/*.py", "adapters/models/*.py")
+STAGES = (
+    *("tests/kernel/loopless.py", "tests/kernel/pool.py", "tests/kernel/toys.py"),
+    *("tests/kernel/turns.py", "tests/ownership/support.py", "tests/scenarios/*.py"),
+    "tests/oracle/tiny_model.py",
+)
+"""What the scenarios of the museum stand on."""
 SOURCES = ("ownership/**/*.py", "kernel/**/*.py", "adapters/**/*.py")
 
 RUNS = (
@@ -27,7 +34,7 @@ RUNS = (
         name="simulate",
         command="python -m kernel.testing simulate --seeds 1..20000 --jobs 2 --json",
         measures=(*CORE, *SIMULATION, *FAKE_DEVICE),
-        conditions=("seeds >= 20000", "failed == 0"),
+        conditions=("seeds >= 20000", "failed == 0", "unseen == 0"),
         is_expected=False,
     ),
     Run(
@@ -40,15 +47,20 @@ RUNS = (
     Run(
         name="mutation",
         command="python -m tests.mutants.general --json",
-        measures=("ownership/*.py", "tests/ownership/**/*.py"),
+        measures=("ownership/*.py", "tests/ownership/**/*.py", "tests/mutants/*.py"),
         conditions=(),
         is_expected=False,
     ),
     Run(
         name="museum",
         command="python -m tests.museum --check --json",
-        measures=(*CORE, *FAKE_DEVICE, "tests/museum/**/*.py"),
-        conditions=("failed == 0", "not_applicable <= 25"),
+        measures=(
+            *(*CORE, *FAKE_DEVICE, *TORCH_DEVICE, *STAGES),
+            # The bugs that are planted, and the programs that stand in for some.
+            *("tests/museum/*.py", "tests/mutants/mutant.py", "tests/mutants/catalogue/*.py"),
+            "tests/types/*.py",
+        ),
+        conditions=("total >= 147", "failed == 0", "not_applicable <= 25", "caught == checked"),
         is_expected=False,
     ),
     Run(
@@ -63,7 +75,7 @@ RUNS = (
         name="lint-corpus",
         command="python -m tests.lint.corpus --json",
         measures=(*LINT, "tests/lint/corpus/**/*"),
-        conditions=(),
+        conditions=("findings >= 1", "unclassified == 0", "false_share <= 0.05"),
         is_expected=False,
     ),
     Run(
@@ -94,7 +106,11 @@ RUNS = (
     Run(
         name="trace-view",
         command="python -m tests.adapters.trace_browser --json",
-        measures=("adapters/trace_view/*", "tests/adapters/trace_*.py"),
+        measures=(
+            "adapters/trace_view/*",
+            "adapters/trace_audit/*.py",
+            "tests/adapters/trace_*.py",
+        ),
         conditions=("failed == 0", "checks >= 10000", "long_events >= 90000"),
         is_expected=True,
     ),
@@ -110,8 +126,7 @@ RUNS = (
         command="python -m tests.oracle --schedules 200",
         measures=(
             *CORE,
-            "adapters/torch_device/*.py",
-            "adapters/models/*.py",
+            *TORCH_DEVICE,
             "tests/oracle/*.py",
         ),
         conditions=("schedules >= 200", "differing_tokens == 0"),

@@ -1,12 +1,14 @@
 """Kept results speak of the code as it is; and the framework that sees to it."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
+from tests.results import run as results_run
 from tests.results.__main__ import main
 from tests.results.digest import ROOT, digest, files_of, normal_form
 from tests.results.record import FOLDER, RunFailed, make, read, write
@@ -162,6 +164,25 @@ def test_a_run_whose_figures_do_not_hold_gives_no_result(
         make(toy(tmp_path, printed, *conditions))
 
 
+def test_a_run_whose_code_is_changed_meanwhile_gives_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could say which of the two its figures are of."""
+    measured = tmp_path / "measured.py"
+    measured.write_text("x = 1", encoding="utf-8")
+    monkeypatch.setattr(results_run, "digest", partial(digest, root=tmp_path))
+    run = attrs.evolve(
+        toy(tmp_path, {}),
+        measures=("measured.py",),
+    )
+    (tmp_path / "toy.py").write_text(
+        f"open({str(measured)!r}, 'w').write('x = 2'); print('{{}}')", encoding="utf-8"
+    )
+
+    with pytest.raises(RunFailed, match="older than the code it measures"):
+        make(run)
+
+
 def test_a_command_that_fails_gives_no_result(tmp_path: Path) -> None:
     """However good its figures look."""
     run = attrs.evolve(toy(tmp_path, {}), conditions=(), command="python -c 'raise SystemExit(3)'")
@@ -175,6 +196,9 @@ def test_a_condition_is_read_strictly() -> None:
     assert str(Condition.parse("a.b >= 3")) == "a.b >= 3.0"
     with pytest.raises(ValueError, match="is not one of"):
         Condition.parse("a < 3")
+    nothing = Condition.parse("unseen == 0")
+    assert nothing.broken_by({"unseen": []}) is None
+    assert nothing.broken_by({"unseen": ["a", "b"]}) == "unseen is 2, and has to be == 0.0"
 
 
 def test_the_command_makes_what_is_asked_for_and_what_is_stale(

@@ -132,6 +132,7 @@ async def test_pending_tokens_are_absorbed_once_by_a_fork_too() -> None:
             async with anyio.create_task_group() as tasks:
                 await stage.settle()
                 tasks.start_soon(turn.interrupt, 0)
+                await anyio.wait_all_tasks_blocked()
                 await stage.settle()
                 await stage.step()
         history += prompt(30, 1)

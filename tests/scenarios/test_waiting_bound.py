@@ -192,3 +192,25 @@ async def test_a_one_shot_beside_idle_sessions_needs_no_more_than_its_own_share(
         assert alone.ended - alone.arrived <= most
         for session in sessions:
             await session.close()
+
+
+@pytest.mark.parametrize(("slots", "pages"), [(1, 16), (4, 8), (4, 9)])
+async def test_a_long_pending_part_is_absorbed_once_by_the_first_turn(
+    slots: int, pages: int
+) -> None:
+    """A turn that was interrupted while it waited leaves its input; no pool has room for two."""
+    async with open_stage(
+        num_slots=slots, num_pages=pages, max_num_seqs=1, max_num_batched_tokens=1
+    ) as stage:
+        async with stage.engine.session() as session:
+            async with stage.engine.stream(prompt(2), greedy(2)) as other:
+                await stage.settle()
+                async with session.turn(prompt(30), greedy(1)) as turn:
+                    await stage.settle()
+                    assert await turn.interrupt(0) == 0
+                await stage.finish(other)
+            begun = len(stage.device.steps)
+            result = await stage.run(session.turn([1], greedy(1)))
+            stage.note(prompt(30), result)
+            assert len(stage.device.steps) - begun == 31
+            assert result.usage.recomputed_tokens == 0

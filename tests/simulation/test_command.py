@@ -6,12 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 from kernel.testing.__main__ import main
-from kernel.testing.simulation import Settings, run_seed, simulate
+from kernel.testing.simulation import Failure, Settings, run_seed, run_twice, simulate
 from tests.mutants.mutant import ROOT, Mutant, mutated_copy
-from tests.simulation.test_failures import planted
+from tests.simulation.test_failures import is_another_each_time, planted
 
 pytestmark = pytest.mark.timeout(300)  # Seconds alone, minutes beside a busy machine's work.
 
@@ -37,9 +38,11 @@ def test_a_failing_seed_gives_its_tape_and_exit_code_1(
     code = main(
         ["simulate", "--seeds", "0..9", "--json", "--scenario", PLANTED, "--tapes", str(tmp_path)]
     )
-    failure = json.loads(capsys.readouterr().out)["failures"][0]
+    facts = json.loads(capsys.readouterr().out)
+    failure = facts["failures"][0]
 
     assert code == 1
+    assert facts["unseen"] == []
     assert failure["kind"] == "scenario"
     assert main(["replay", failure["tape"]]) == 1
     told = capsys.readouterr().out
@@ -48,6 +51,31 @@ def test_a_failing_seed_gives_its_tape_and_exit_code_1(
     assert main(["replay", failure["tape"], "--json"]) == 1
     facts = json.loads(capsys.readouterr().out)
     assert facts["failures"] == [facts["expected"]]
+
+
+def test_a_tape_of_a_run_that_differs_from_itself_is_run_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once it would look sound."""
+    outcome = run_twice(1, scenario=is_another_each_time)
+    outcome.tape.save(tmp_path / "tape.json")
+
+    assert main(["replay", str(tmp_path / "tape.json")]) == 1
+    assert "FAILED  determinism: " in capsys.readouterr().out
+
+
+def test_a_tape_whose_failure_does_not_come_again_says_which_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The code has changed since: that nothing failed may mean that nothing was tried."""
+    failure = Failure("deadlock", "every task waits for ever")
+    attrs.evolve(run_seed(1).tape, failure=failure).save(tmp_path / "tape.json")
+
+    assert main(["replay", str(tmp_path / "tape.json")]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "nothing failed",
+        "the tape was made of another failure: deadlock: every task waits for ever",
+    ]
 
 
 def test_it_stops_at_the_first_failure_when_told_to(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from kernel.outputs import Delta
+from kernel.request import RunningTurn
 from kernel.testing.simulation import (
     Backend,
     Failure,
@@ -129,6 +131,75 @@ def test_a_death_that_nobody_planted_is_a_failure() -> None:
     outcome = run_seed(1, scenario=reads_what_is_not_there)
 
     assert "nobody dies" in {failure.kind for failure in outcome.failures}
+
+
+class Odd(BaseException):
+    """What no ``except Exception`` sees."""
+
+
+async def has_a_task_that_ends_oddly(world: World) -> None:
+    async def end_oddly() -> None:
+        await anyio.sleep(1)
+        raise Odd
+
+    await world.start("odd", end_oddly).wait()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_whatever_ends_a_task_is_a_failure(backend: Backend) -> None:
+    """On asyncio the task would keep it to itself."""
+    outcome = run_seed(1, scenario=has_a_task_that_ends_oddly, backend=backend)
+
+    assert outcome.failure == Failure("caller", "odd saw Odd()")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_task_that_is_killed_is_none(backend: Backend) -> None:
+    """A cancellation is what the scenario has asked for."""
+
+    async def kills(world: World) -> None:
+        job = world.start("sleeper", anyio.sleep_forever)
+        await anyio.sleep(1)
+        job.kill()
+        await job.wait()
+
+    assert run_seed(1, scenario=kills, backend=backend).failure is None
+
+
+def test_a_reader_that_is_not_given_all_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deltas of a turn that was read to its end are all of what it comes to."""
+    sound = RunningTurn.__anext__
+
+    async def lose_the_last(turn: RunningTurn) -> Delta:
+        delta = await sound(turn)
+        if turn.has_result:
+            raise StopAsyncIteration
+        return delta
+
+    monkeypatch.setattr(RunningTurn, "__anext__", lose_the_last)
+    batch = simulate(seeds=range(1, 31), settings=Settings(until_failure=True))
+
+    assert [failed.failure.kind for failed in batch.failures] == ["deltas"]
+
+
+async def kills_whoever_lives(world: World) -> None:
+    async with world.open() as engine:
+        world.faults.begin("kill")
+        for _ in range(40):
+            await anyio.lowlevel.checkpoint()
+        world.faults.stop()
+        dispatcher = engine.core.dispatcher
+        told = sum(count for what, count in world.seen.items() if what.startswith("death of a"))
+        if not world.seen["kill"] == told == dispatcher.deaths:
+            world.fail("count", f"{world.seen['kill']}, {told} and {dispatcher.deaths} deaths")
+
+
+def test_only_who_has_lived_is_counted_as_killed() -> None:
+    """A fault that struck nobody would be counted as seen, and cover up for one that did."""
+    batch = simulate(kills_whoever_lives, range(1, 61), Settings(twice_in=0))
+
+    assert batch.sometimes["kill"] > 30
+    assert "count" not in {failed.failure.kind for failed in batch.failures}
 
 
 async def goes_round(world: World) -> None:

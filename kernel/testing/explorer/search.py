@@ -5,6 +5,7 @@ microseconds and a handler fifteen, so that a replay costs about what a copy of 
 and can't be wrong about what is shared.
 """
 
+import gc
 import time
 from array import array
 from collections import Counter
@@ -33,6 +34,9 @@ Progress = Callable[[World, int, int, int], None]
 
 _ROOT = -1
 _AT_REST = -1
+_STAGES_KEPT = 200
+_COLLECTED_EVERY = 500
+"""Stages are circles of objects, and live long enough to be looked at seldom by themselves."""
 _TOLD_EVERY = 2000
 
 
@@ -96,6 +100,8 @@ class _Search:
     progress: Progress | None = None
     nodes: _Nodes = attrs.field(factory=_Nodes)
     known: dict[bytes, int] = attrs.field(factory=dict[bytes, int])
+    stages: dict[int, Stage] = attrs.field(factory=dict[int, Stage])
+    """Stages of states that have yet to be looked at: each saves the replay of its trace."""
     broken: set[int] = attrs.field(factory=set[int])
     """States in which something does not hold; what comes after them says nothing more."""
     transitions: int = 0
@@ -115,6 +121,8 @@ class _Search:
             if number == len(self.nodes) or self.is_over:
                 break
             self._expand(number)
+            if not number % _COLLECTED_EVERY:
+                gc.collect()
             if self.progress is not None and not number % _TOLD_EVERY:
                 depth = self.nodes.depths[number]
                 self.progress(self.world, len(self.nodes), self.transitions, depth)
@@ -129,7 +137,7 @@ class _Search:
         if number in self.broken:
             return
         trace = self.nodes.trace(number)
-        here = replay(self.world, trace)
+        here = self.stages.pop(number, None) or replay(self.world, trace)
         goes_on = progress(here)
         beside = list(extras(here))
         may_crash = "crash" in self.world.faults and may_fault(here)
@@ -172,8 +180,10 @@ class _Search:
             # Out of the kernel, or out of a look at it: its state makes no sense any more.
             self._fail([*trace, event], [Broken("the kernel raises nothing", repr(error))])
             return parent, 0
-        stage.close()
-        return child, len(stage.planter.moments)
+        moments = len(stage.planter.moments)
+        if self.stages.get(child) is not stage:
+            stage.close()
+        return child, moments
 
     def _stop(self, trace: list[Event], stage: Stage | None) -> None:
         """Stop the engine in this state, and let the device end what it still has."""
@@ -205,6 +215,8 @@ class _Search:
         if broken:
             self.broken.add(number)
             self._fail(self.nodes.trace(number), broken)
+        elif parent != _ROOT and len(self.stages) < _STAGES_KEPT:
+            self.stages[number] = stage
         return number
 
     def _fail(self, trace: list[Event], broken: Iterator[Broken] | list[Broken]) -> None:
@@ -256,7 +268,14 @@ def explore(
     begun = time.perf_counter()
     checker = Checker(Reference(open_inner(world.model), world.config.page_size))
     search = _Search(world, checker, stop_early, max_states or world.max_states, progress)
-    search.run()
+    thresholds = gc.get_threshold()
+    gc.set_threshold(5000, 20, 1000)
+    try:
+        search.run()
+    finally:
+        gc.set_threshold(*thresholds)
+    for stage in search.stages.values():
+        stage.close()
     return Exploration(
         world=world.name,
         states=len(search.nodes),

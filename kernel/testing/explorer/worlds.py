@@ -131,6 +131,7 @@ _SMALL: list[World] = [
         about="a one-shot request asks for the checkpoint of a session that goes on",
         conversations=(_A3, ONE_SHOT),
         config=_engine(2),
+        stops=False,
         expects=("checkpoint dropped", "asked for a state that is gone"),
     ),
     World(
@@ -154,7 +155,7 @@ _SMALL: list[World] = [
         (A1, B1),
         moves=ALL_MOVES,
         same=("a", "b"),
-        stops=(2,),
+        stops=(),
         expects={2: ("cancel in flight", "close in flight", "interrupt below a chunk")},
     ),
     *on_both(
@@ -190,7 +191,7 @@ _SMALL: list[World] = [
         config=_engine(2, page_size=1),
         moves=("interrupt", "cancel"),
         max_moves=2,
-        interrupts=KEEPS,
+        interrupts=(Interrupt(0),),
         stops=False,
         expects=(
             "interrupt above a chunk",
@@ -222,6 +223,7 @@ _SMALL: list[World] = [
         about="a session, a one-shot that takes its state, and a fork of it",
         conversations=(*_FORKS, ONE_SHOT),
         config=_engine(1),
+        stops=False,
         expects=("fork of a parent that gave up",),
     ),
     World(

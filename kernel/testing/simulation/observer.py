@@ -110,9 +110,9 @@ class Observer:
         """Plant nothing any more."""
         self._planted = ""
 
-    def expect_death(self, name: CustodianId, by: int = 1) -> None:
-        """An actor is about to be killed on purpose."""
-        self.deaths += by
+    def expect_death(self, name: CustodianId) -> None:
+        """An actor is about to die on purpose."""
+        self.deaths += 1
         self._saw(f"death of a {_kind(name)}")
 
     # In front of the dispatcher

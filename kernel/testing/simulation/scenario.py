@@ -118,8 +118,13 @@ class _Run:
         world, core = self._world, opened.engine.core
         if opened.is_over or core.failure is not None:
             return
+        opened.observer.check_always()
         for broken in invariants.at_rest(core):
             world.fail(broken.property, broken.message)
+        if not core.sessions:
+            # Before the stop, which gives back whatever it finds.
+            for broken in invariants.all_free(core):
+                world.fail(broken.property, broken.message)
         audit = core.ledger.audit()
         if audit.quarantined:
             world.fail("quarantine", f"nothing hangs, and {audit.quarantined} are in quarantine")

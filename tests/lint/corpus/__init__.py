@@ -134,7 +134,10 @@ def measure(library: Library, folder: Path, known: Sequence[Classified]) -> Meas
     bare = check_paths(paths, Config())
     bare_seconds = time.process_time() - bare_started
     told = [_told(library, root, finding) for finding in report.findings]
-    keys = [(library.name, one["file"], one["line"], one["rule"]) for one in told]
+    keys = [
+        (library.name, str(one["file"]), found.line, found.rule)
+        for one, found in zip(told, report.findings, strict=True)
+    ]
     return Measured(
         library=library.name,
         version=library.version,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import attrs
 
-from tests.lint.corpus import CLASSES, LIBRARIES, classified, measure
+from tests.lint.corpus import CLASSES, LIBRARIES, Measured, classified, measure
 from tests.lint.output import print_json, print_line, print_progress
 
 MOST_FALSE = 0.05
@@ -29,7 +29,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tenure-corpus-") as name:
         folder: Path = arguments.cache or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        measured = []
+        measured: list[Measured] = []
         for library in LIBRARIES:
             if arguments.only in (None, library.name):
                 print_progress(f"{library.name} {library.version} ...")

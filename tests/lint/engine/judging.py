@@ -27,6 +27,9 @@ class Parcel:
 class Note:
     text: str
 
+Mine = Consume[BatchOwned]
+Maybe = BatchOwned | None
+
 """
 _RULE = re.compile(r"# (OWN\d+(?: OWN\d+)*)$")
 
@@ -41,6 +44,4 @@ def found(program: str, config: Config | None = None) -> list[tuple[int, str]]:
 def expected(program: str) -> list[tuple[int, str]]:
     """What the comments of a program say."""
     said = ((number, _RULE.search(line)) for number, line in enumerate(program.splitlines(), 1))
-    return sorted(
-        (number, rule) for number, match in said if match for rule in match[1].split()
-    )
+    return sorted((number, rule) for number, match in said if match for rule in match[1].split())

@@ -7,11 +7,11 @@ from tests.lint.engine.judging import expected, found
 
 PROGRAMS = {
     "every_way_to_give_an_argument": """\
-def spend(port: BatchPort, /, *claims: Consume[BatchOwned], last: Consume[BatchOwned] = None) -> None:
+def spend(port: BatchPort, /, *claims: Consume[BatchOwned], last: Mine = None) -> None:
     port.launch(claims, step=1)  # OWN003
     port.rollback(last)
 
-def f(port: BatchPort, a: Consume[BatchOwned], b: Consume[BatchOwned], c: Consume[BatchOwned]) -> None:
+def f(port: BatchPort, a: Mine, b: Mine, c: Mine) -> None:
     spend(port, a, b, last=c)
     spend(port, *[], unknown=1, **{})
     len(a)  # OWN001

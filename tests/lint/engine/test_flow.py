@@ -247,7 +247,7 @@ def f(port: BatchPort, need: Need) -> None:
     if isinstance(other := port.reserve(need, ZEROS, turn="t"), (BatchOwned, SessionOwned)):
         port.rollback(other)
 
-def g(port: BatchPort, a: Consume[BatchOwned | None], b: Consume[BatchOwned | None], n: int) -> None:
+def g(port: BatchPort, a: Consume[Maybe], b: Consume[Maybe], n: int) -> None:
     if a is not None and b is not None:
         port.rollback(a)
         port.rollback(b)
@@ -272,7 +272,7 @@ def h(port: BatchPort, a: Consume[BatchOwned], n: int) -> None:
         port.rollback(1)
     port.rollback(a)
 
-def k(session: SessionPort, a: Consume[BatchOwned | None], b: Consume[BatchOwned | None]) -> None:  # OWN003
+def k(session: SessionPort, a: Consume[Maybe], b: Consume[Maybe]) -> None:  # OWN003
     claim = a or b
     print(1 < 2 < 3, a is b, f"{claim}", -1, [*"ab"])
 
@@ -314,7 +314,7 @@ def g(port: BatchPort, a: Consume[BatchOwned]) -> None:
 def h(port: BatchPort, need: Need, n: int) -> None:
     kept = None
     while n:
-        kept = port.reserve(need, ZEROS, turn="t")  # OWN003 OWN003
+        kept = port.reserve(need, ZEROS, turn="t")  # OWN003
 """,
     "names_are_given_another_value": """\
 def f(port: BatchPort, a: Consume[BatchOwned], b: Consume[BatchOwned]) -> None:

@@ -62,7 +62,7 @@ FILES = {
         "    print(LOOP, door.loop, door.count, p.missing, kinds.Name('x'), p.LIMIT)\n"
     ),
     "app/other.py": "def f(door):\n    return door.rollback(1)\n",
-    "app/far.py": "import app.types\nx = 1\n",
+    "app/far.py": "import app.types, app\nimport app.nothing\nx = 1\n",
 }
 
 
@@ -123,7 +123,9 @@ def test_an_import_that_leads_to_a_broken_module_is_not_followed(project: Path) 
 
 def test_imports_in_a_circle_end() -> None:
     """A name that is only passed round is not known."""
-    text = "from ownership import BatchOwned\nX = Y\nY = X\ndef f(a: X, b: BatchOwned) -> None: a(b)\n"
+    text = (
+        "from ownership import BatchOwned\nX = Y\nY = X\ndef f(a: X, b: BatchOwned) -> None: a(b)\n"
+    )
 
     assert check_source(text) == []
 
@@ -161,7 +163,7 @@ class Odd(Thing, typing.Generic[T]):
     def prop(self, value): ...
 def f(odd: Odd, x: typing.Union[BatchOwned, int], y: Annotated[BatchOwned, Mark.CONSUME],
       z: Annotated[BatchOwned, "x"], t: type[BatchPort], u: type, v: "Owns[list[BatchOwned]]",
-      w: thing[int], q: 3, r: Annotated[list[BatchOwned], Mark.OWNS], s: P, any: typing.Any) -> None:
+      w: thing[int], q: 3, r: Annotated[list[BatchOwned], Mark.OWNS], s: P, any: Any) -> None:
     odd.me().deep.port.rollback(x)
     odd.me().new()
     odd.none()

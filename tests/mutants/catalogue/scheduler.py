@@ -142,8 +142,8 @@ MUTANTS: list[Mutant] = [
         "own-base-never-given",
         "A turn that can't fit beside its own base gives that up.",
         _ROOM,
-        "isinstance(own, BaseName) and self._may_ask(own):",
-        "isinstance(own, BaseName) and self._may_ask(own) and turn.was_admitted:",
+        "isinstance(own, BaseName) and may_ask:",
+        "isinstance(own, BaseName) and may_ask and turn.was_admitted:",
         rule="one slot is enough for any number of sessions",
     ),
     Mutant(
