@@ -7,13 +7,13 @@ PIP := $(BIN)/python -m pip
 INSTALL := $(PIP) install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit format wheel check-wheel clean
+.PHONY: help demo test lint types worlds unit format wheel check-wheel clean
 .PHONY: explore simulate museum mutants mutation results
 
 help:
 	@echo "make demo    many streaming sessions on the bundled model, live, audited (under 90 s)"
 	@echo "make test    ruff, mypy, pyright, pytest on asyncio and trio, coverage of ownership/"
-	@echo "make lint | types | unit    the three parts of make test"
+	@echo "make lint | types | worlds | unit    the parts of make test"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make explore    every order of events in the larger worlds (minutes)"
 	@echo "make simulate   seeded random worlds on virtual time; SEEDS=1..2000"
@@ -42,7 +42,10 @@ $(VENV)/.test: $(VENV)/.created pyproject.toml constraints.txt
 demo: $(VENV)/.run
 	$(BIN)/tenure demo
 
-test: lint types unit
+# Two at once: the type checkers, and the worlds that nothing but the processor limits.
+test: lint
+	+$(MAKE) --no-print-directory -j2 types worlds
+	$(MAKE) --no-print-directory unit
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -53,8 +56,14 @@ types: $(VENV)/.test
 	$(BIN)/mypy
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
+WORLDS := tests/explorer tests/simulation tests/museum
+
+worlds: $(VENV)/.test
+	$(BIN)/pytest $(WORLDS)
+
+# A tracer on the worlds would only slow them: they are here to find faults, not lines.
 unit: $(VENV)/.test
-	$(BIN)/coverage run --branch -m pytest
+	$(BIN)/coverage run --branch -m pytest $(WORLDS:%=--ignore=%)
 	$(BIN)/coverage report --include='ownership/*' --fail-under=100
 
 format: $(VENV)/.test

@@ -43,7 +43,8 @@ class Usage:
     cached_tokens: int = 0
     """Positions that were taken from the base state and not computed."""
     recomputed_tokens: int = 0
-    """Tokens absorbed again because their state was given up or preempted for lack of room."""
+    """Tokens absorbed again because their state was given up or preempted for lack of room, or,
+    in a fork's turn, because its parent's state was gone."""
 
     @property
     def total_tokens(self) -> int:

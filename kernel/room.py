@@ -3,8 +3,9 @@
 One rank orders everything. A turn that needs room takes it, in this order, from
 
 1. what is returning already (states that were asked for),
-2. sessions at rest: checkpoints first, then the least recently committed state, then the base
-   of a turn that runs and has copied it, then that of a turn that waits,
+2. sessions at rest: checkpoints (but those that a fork's turn waits to start from) first, then
+   the least recently committed state, then the base of a turn that runs and has copied it, then
+   that of a turn that waits,
 3. its juniors, the most junior first,
 4. its own base (it is then recomputed from the token log).
 

@@ -104,7 +104,7 @@ class SessionPort:
 
     @property
     def version(self) -> int:
-        """Version of this session's newest committed state; 0 before the first commit."""
+        """Version of the newest committed state; before the first, the number that it exceeds."""
         return self._holder.version
 
     def commit(

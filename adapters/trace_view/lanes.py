@@ -22,6 +22,8 @@ ENDS: Final = {
     "claim.drain_ended": "drained, and free",
 }
 FROZEN: Final = len(OWNERS)
+FOREVER_S: Final = 1e12
+"""No clock says so much; JSON can, and more than a float holds."""
 
 
 @attrs.define(eq=False)
@@ -73,7 +75,9 @@ class Drawing:
         number, fields = len(self.picture.at), event.fields
         at = fields.get("at")
         last = self.picture.at[-1] if self.picture.at else 0.0
-        self.picture.at.append(float(at) if isinstance(at, (int, float)) else last)
+        if not isinstance(at, (int, float)) or not abs(at) < FOREVER_S:
+            at = last
+        self.picture.at.append(float(at))
         try:
             follow = self._follow.get(event.name)
             if follow is not None:
@@ -102,17 +106,16 @@ class Drawing:
         return self.picture
 
     def _opened(self, _number: int, fields: Mapping[str, Any]) -> None:
-        self.picture.slots = fields["slots"]
-        self.picture.pages = fields["pages"]
-        self.picture.page_size = fields["page_size"]
+        sizes = [_integer(fields[name]) for name in ("slots", "pages", "page_size")]
+        self.picture.slots, self.picture.pages, self.picture.page_size = sizes
 
     def _reserved(self, number: int, fields: Mapping[str, Any]) -> None:
         turn, lane = str(fields.get("turn", "")), fields["slot"]
         life = ClaimLife(
-            number=fields["claim"],
+            number=_integer(fields["claim"]),
             turn=turn,
             session=self._sessions.get(turn, ""),
-            lane=self._take_lane() if lane is None else lane,
+            lane=self._take_lane() if lane is None else _integer(lane),
             base=fields["base"],
             begun=number,
         )
@@ -134,6 +137,8 @@ class Drawing:
 
     def _kept(self, number: int, fields: Mapping[str, Any]) -> None:
         claim = self._open[fields["claim"]]
+        if fields["owner"] not in OWNERS:
+            raise KeyError(fields["owner"])
         returned = len(fields["returned_pages"])
         self._count(claim, -returned)
         claim.pages -= returned
@@ -221,6 +226,12 @@ class Drawing:
             return self._free_lanes.pop()
         self.picture.lanes += 1
         return self.picture.lanes - 1
+
+
+def _integer(told: object) -> int:
+    if not isinstance(told, int):
+        raise TypeError(told)
+    return told
 
 
 def _pages(count: int) -> str:

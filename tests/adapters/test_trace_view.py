@@ -151,6 +151,29 @@ def test_a_damaged_log_is_drawn_as_far_as_it_goes_and_says_what_is_wrong() -> No
     assert len(engine["spans"]) > 5
 
 
+@pytest.mark.parametrize(
+    ("event", "field", "told"),
+    [
+        ("ledger.opened", "slots", "many"),
+        ("ledger.opened", "at", float("nan")),
+        ("claim.reserved", "at", 10**400),
+        ("claim.reserved", "slot", "third"),
+        ("claim.reserved", "claim", "first"),
+        ("claim.committed", "owner", "nobody"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_a_field_of_another_type_is_passed_over(event: str, field: str, told: object) -> None:
+    """What the audit finds wrong, the drawing must not die of."""
+    lines = engine_log(7)
+    damaged = next(number for number, line in enumerate(lines) if f'"{event}"' in line)
+    lines[damaged] = json.dumps({**json.loads(lines[damaged]), field: told})
+    (engine,) = embedded(lines)
+
+    assert engine["problems"]
+    assert engine["spans"]
+
+
 def test_a_first_line_that_stands_there_twice_begins_no_second_drawing() -> None:
     """The second would have no verdict of the audit's, and look sound."""
     lines = engine_log(3)

@@ -1,4 +1,4 @@
-"""Entries up to M085: those that can't apply to this system, each with its reason."""
+"""Entries that can't apply to this system, each with its reason in a line; none so far."""
 
 __all__ = ["NOT_APPLICABLE"]
 

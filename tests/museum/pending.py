@@ -1,4 +1,4 @@
-"""Entries up to M085: those that wait for a feature of a later issue, by its name."""
+"""Entries that wait for a feature of a later issue, by its name."""
 
 __all__ = ["PENDING"]
 
@@ -6,4 +6,9 @@ PENDING: dict[str, str] = {
     "M011": "several machines",
     "M068": "several machines",
     "M084": "speculation",
+    "M088": "speculation",
+    "M093": "connectors",
+    "M130": "persistence",
+    "M132": "persistence",
+    "M155": "prefix cache",
 }

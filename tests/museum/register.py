@@ -8,9 +8,10 @@ from typing import Final, Literal
 
 import attrs
 
-from tests.museum import not_applicable, not_applicable_b, pending, pending_b
 from tests.museum.entries import ENTRIES, Entry
 from tests.museum.exhibit import Exhibit, exhibit_of
+from tests.museum.not_applicable import NOT_APPLICABLE
+from tests.museum.pending import PENDING
 
 __all__ = [
     "MOST_NOT_APPLICABLE",
@@ -24,8 +25,6 @@ __all__ = [
 
 HERE: Final = Path(__file__).parent
 MOST_NOT_APPLICABLE: Final = 25
-PENDING: Final = {**pending.PENDING, **pending_b.PENDING}
-NOT_APPLICABLE: Final = {**not_applicable.NOT_APPLICABLE, **not_applicable_b.NOT_APPLICABLE}
 
 
 @attrs.frozen

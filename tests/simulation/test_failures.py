@@ -5,6 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from kernel.errors import EngineClosed
 from kernel.outputs import Delta
 from kernel.request import RunningTurn
 from kernel.testing.simulation import (
@@ -180,6 +181,19 @@ def test_a_reader_that_is_not_given_all_is_a_failure(monkeypatch: pytest.MonkeyP
     batch = simulate(seeds=range(1, 31), settings=Settings(until_failure=True))
 
     assert [failed.failure.kind for failed in batch.failures] == ["deltas"]
+
+
+def test_an_engine_that_does_not_open_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It raises an error of the public tree, as callers may see; nothing at all would be tried."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise EngineClosed
+
+    monkeypatch.setattr(World, "open", refuse)
+    failure = run_seed(1).failure
+
+    assert failure is not None
+    assert failure.message.startswith("the engine was not opened")
 
 
 async def kills_whoever_lives(world: World) -> None:

@@ -52,6 +52,8 @@ class _Run:
             world.faults.begin(*self._plan.faults)
             for main in mains:
                 await main.wait()
+        if self._engine is None:
+            world.fail("scenario", "the engine was not opened, and no fault was there to stop it")
         world.faults.stop()
         # What hung is completed now, and what was in quarantine comes back.
         await anyio.sleep(_QUARANTINE_S)

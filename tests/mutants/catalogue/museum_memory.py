@@ -1,4 +1,4 @@
-"""Planted bugs of the museum's scenarios from M086 on: in memory, positions and bases."""
+"""Planted bugs of the museum's scenarios: in memory, positions and bases."""
 
 from tests.mutants.mutant import Mutant
 

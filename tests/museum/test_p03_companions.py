@@ -7,7 +7,7 @@ from kernel.session import SessionActor
 from kernel.turn import TurnRequest
 from tests.kernel.loopless import Loopless, error_of
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import name_held_by
+from tests.museum.support import name_held_by
 from tests.ownership.support import CACHE, open_desk
 from tests.scenarios.inputs import greedy, prompt
 

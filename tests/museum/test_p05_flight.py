@@ -11,7 +11,7 @@ from ownership import DEVICE, LedgerError
 from tests.kernel.loopless import Loopless, error_of, tokens_of
 from tests.kernel.toys import CALLER
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import assert_solo, history_of, live_rows, one_shot, solo
+from tests.museum.support import assert_solo, history_of, live_rows, one_shot, solo
 from tests.ownership.support import open_desk
 from tests.scenarios.inputs import greedy, prompt
 

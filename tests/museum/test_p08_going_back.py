@@ -6,7 +6,7 @@ from kernel import ValidationError
 from kernel.session import SessionActor
 from tests.kernel.loopless import Loopless, outcome, read, tokens_of
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import (
+from tests.museum.support import (
     assert_solo,
     finish_all,
     history_of,

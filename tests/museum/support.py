@@ -1,4 +1,4 @@
-"""What the scenarios from M086 on share: solo runs, an order of delivery, a tiny real model."""
+"""What scenarios share: solo runs, an order of delivery, a tiny real model."""
 
 from collections.abc import Callable, Sequence
 from functools import cache

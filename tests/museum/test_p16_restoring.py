@@ -4,7 +4,7 @@ import pytest
 
 from kernel import ValidationError
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import are_equal, bits_of, on_the_tiny_model, open_tiny, words
+from tests.museum.support import are_equal, bits_of, on_the_tiny_model, open_tiny, words
 from tests.scenarios.inputs import greedy, prompt
 from tests.scenarios.stage import open_stage
 

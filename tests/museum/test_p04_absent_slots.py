@@ -13,7 +13,7 @@ from tests.museum.acts import greedy, held, judge, one_shot, prompt, talk, worki
 from tests.museum.exhibit import exhibit
 
 
-@exhibit("M010", pattern="P4", guard="type", bug="absent-slot-is-given-back")
+@exhibit("M010", pattern="P4", guard="ledger", bug="absent-slot-is-given-back")
 @pytest.mark.parametrize("ends_by", ["close", "cancel"])
 def test_m010_what_was_never_taken_is_not_given_back(ends_by: str) -> None:
     """sgl-project/sglang#40044: the places of a bundle that were not taken yet were freed as well.
@@ -160,7 +160,7 @@ def test_m082_nothing_of_a_former_turn_stands_in_the_next_batch() -> None:
     world.assert_all_free()
 
 
-@exhibit("M083", pattern="P4", guard="type", bug="slotless-claim-names-slot-zero")
+@exhibit("M083", pattern="P4", guard="ledger", bug="slotless-claim-names-slot-zero")
 @pytest.mark.parametrize("uses_slots", [True, False])
 def test_m083_no_two_turns_share_a_null_slot(uses_slots: bool) -> None:
     """vllm-project/vllm#33937: zero meant "nothing here" to the cache, and a slot to the kernels.

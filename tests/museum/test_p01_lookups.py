@@ -2,7 +2,7 @@
 
 from tests.kernel.loopless import Loopless
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import assert_solo, history_of, name_held_by, one_shot
+from tests.museum.support import assert_solo, history_of, name_held_by, one_shot
 from tests.ownership.support import CACHE, open_desk
 from tests.scenarios.inputs import greedy, prompt
 

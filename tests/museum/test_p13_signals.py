@@ -7,7 +7,7 @@ from kernel import EngineFault, RequestAborted
 from kernel.step import DeviceWorker, WorkerContext
 from tests.kernel.loopless import Loopless, error_of
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import (
+from tests.museum.support import (
     MuteWorker,
     assert_solo,
     cancel_all,

@@ -1,4 +1,4 @@
-"""Planted bugs of the museum's scenarios from M086 on: in the lives and ends of turns."""
+"""Planted bugs of the museum's scenarios: in the lives and ends of turns."""
 
 from tests.mutants.mutant import Mutant
 

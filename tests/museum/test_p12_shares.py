@@ -2,7 +2,7 @@
 
 from tests.kernel.loopless import Loopless
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import assert_solo, finish_all, live_rows, one_shot
+from tests.museum.support import assert_solo, finish_all, live_rows, one_shot
 from tests.scenarios.inputs import greedy, prompt
 
 

@@ -10,7 +10,7 @@ from kernel.messages import CancelTurn, CloseSession
 from tests.kernel.loopless import Loopless, error_of
 from tests.kernel.toys import CALLER
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import (
+from tests.museum.support import (
     Order,
     assert_solo,
     finish_all,

@@ -8,11 +8,11 @@ from adapters.fake_device import FakeDevice
 from kernel import Engine, EngineConfig
 from tests.kernel.loopless import Loopless
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import assert_solo, finish_all, history_of, one_shot, solo
+from tests.museum.support import assert_solo, finish_all, history_of, one_shot, solo
 from tests.scenarios.inputs import greedy, prompt
 
 
-@exhibit("M141", pattern="P15", guard="type", bug="base-found-by-version-alone")
+@exhibit("M141", pattern="P15", guard="ledger", bug="base-found-by-version-alone")
 def test_m141_a_state_is_found_by_its_owner_and_by_nobody_else() -> None:
     """ggml-org/llama.cpp#27148: two slots were evicted at once, and a new one got another's entry.
 

@@ -5,7 +5,7 @@ import pytest
 from kernel import Session
 from tests.kernel.loopless import Loopless, tokens_of
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import (
+from tests.museum.support import (
     are_equal,
     bits_of,
     finish_all,
@@ -20,7 +20,7 @@ from tests.scenarios.inputs import greedy, prompt
 from tests.scenarios.stage import open_stage
 
 
-@exhibit("M119", pattern="P4", guard="type", bug="tables-padded-with-the-first-page")
+@exhibit("M119", pattern="P4", guard="position check", bug="tables-padded-with-the-first-page")
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @on_the_tiny_model
 async def test_m119_padding_touches_no_state_of_a_parked_session() -> None:

@@ -5,7 +5,7 @@ import pytest
 from kernel import SamplingParams, StepError
 from tests.kernel.loopless import Loopless
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import (
+from tests.museum.support import (
     assert_solo,
     finish_all,
     history_of,

@@ -5,7 +5,7 @@ from tests.scenarios.inputs import greedy, prompt
 from tests.scenarios.stage import open_stage
 
 
-@exhibit("M189", pattern="P2", guard="type", bug="row-writes-into-its-base")
+@exhibit("M189", pattern="P2", guard="protocol", bug="row-writes-into-its-base")
 async def test_m189_a_borrowers_decode_leaves_the_lenders_state_as_it_was() -> None:
     """youssofal/MTPLX#247: a restored view was written in place, and the lender spoke of others.
 

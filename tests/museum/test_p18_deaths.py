@@ -13,7 +13,7 @@ from tests.kernel.loopless import Loopless, error_of
 from tests.kernel.toys import CALLER
 from tests.kernel.turns import make_request
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import (
+from tests.museum.support import (
     MuteWorker,
     assert_solo,
     history_of,

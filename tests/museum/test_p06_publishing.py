@@ -2,12 +2,11 @@
 
 import pytest
 
-from kernel.ids import SCHEDULER
 from kernel.step import CopyOf
 from ownership import Absorbed, LedgerError
 from tests.kernel.loopless import Loopless
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import assert_solo, history_of, live_rows, name_held_by, one_shot
+from tests.museum.support import assert_solo, history_of, live_rows, name_held_by
 from tests.ownership.support import CACHE, open_desk
 from tests.scenarios.inputs import greedy, prompt
 
@@ -71,30 +70,3 @@ def test_m118_only_a_state_that_was_written_is_published_and_at_its_own_position
     desk.batch.rollback(resumed)
     desk.cache.evict(cached)
     assert desk.is_empty()
-
-
-@exhibit("M155", pattern="P6", guard="ledger", bug="fresh-slot-not-zeroed")
-def test_m155_what_was_planned_and_never_filled_is_nobodys_prefix() -> None:
-    """huggingface/text-generation-inference#2489: unfilled blocks of a dropped plan were reused.
-
-    A turn is admitted, dropped before its prefill and submitted again. It starts from nothing, in
-    the very slot and pages of the first attempt, and answers as a cold run does.
-    """
-    world = Loopless.open(num_slots=2, num_pages=40, max_num_batched_tokens=8)
-    hog = world.start(one_shot(world, "hog"), prompt(24, 1), greedy(1))
-    session = world.session("a")
-    planned = world.start(session, prompt(9))
-    world.step()
-    (claim,) = [c for c in world.core.ledger.view.held_by(SCHEDULER) if c.turn == planned.id]
-    world.cancel(session, planned)
-    again = world.start(session, prompt(9))
-    world.finish(hog)
-    rows = live_rows(world)
-    assert [(row.slot, row.initial, row.position) for row in rows] == [(claim.slot, "zeros", 0)]
-    assert set(claim.pages) & set(rows[0].pages)
-    world.finish(again)
-    assert_solo([], again)
-    assert again.output.cached_tokens == 0
-    assert not world.device.poison_reads
-    world.close(session)
-    world.assert_all_free()

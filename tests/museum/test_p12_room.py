@@ -7,7 +7,7 @@ from kernel import PromptTooLong, QueueFull
 from kernel.ids import SCHEDULER
 from tests.kernel.loopless import Loopless, error_of, tokens_of
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import (
+from tests.museum.support import (
     Order,
     assert_solo,
     finish_all,

@@ -9,7 +9,7 @@ from kernel import RequestAborted, RunningTurn
 from tests.cancellation.killing import deliver, start
 from tests.kernel.loopless import Loopless, error_of, tokens_of
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import assert_solo, history_of, live_rows, one_shot, solo
+from tests.museum.support import assert_solo, history_of, live_rows, one_shot, solo
 from tests.scenarios.inputs import greedy, prompt
 from tests.scenarios.stage import Stage, open_stage
 

@@ -1,4 +1,4 @@
-"""Bugs in the ledger that the scenarios of the museum's first half are checked with."""
+"""Bugs in the ledger that scenarios of the museum are checked with."""
 
 from tests.mutants.mutant import Mutant
 

@@ -8,7 +8,7 @@ from kernel.step import CopyOf
 from ownership import Absorbed, LedgerError
 from tests.kernel.loopless import Loopless, outcome, read, tokens_of
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import assert_solo, finish_all, history_of, live_rows, one_shot, solo
+from tests.museum.support import assert_solo, finish_all, history_of, live_rows, one_shot, solo
 from tests.ownership.support import open_desk
 from tests.scenarios.inputs import greedy, prompt
 

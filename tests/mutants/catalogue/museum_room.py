@@ -1,4 +1,4 @@
-"""Planted bugs of the museum's scenarios from M086 on: in room, order, limits and time."""
+"""Planted bugs of the museum's scenarios: in room, order, limits and time."""
 
 from tests.mutants.mutant import Mutant
 

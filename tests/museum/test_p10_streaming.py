@@ -12,7 +12,7 @@ from kernel.turn import TurnRequest
 from tests.cancellation.killing import start, tick
 from tests.kernel.loopless import Loopless, error_of, tokens_of
 from tests.museum.exhibit import exhibit
-from tests.museum.support_b import (
+from tests.museum.support import (
     assert_solo,
     cancel_all,
     finish_all,

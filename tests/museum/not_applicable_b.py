@@ -1,5 +1,0 @@
-"""Entries from M086 on: those that can't apply to this system, each with its reason."""
-
-__all__ = ["NOT_APPLICABLE"]
-
-NOT_APPLICABLE: dict[str, str] = {}
