@@ -98,7 +98,7 @@ class Holder:
     """
 
     custodian: CustodianId
-    version: int = 0
+    version: int
 
 
 @attrs.define(eq=False, weakref_slot=False)

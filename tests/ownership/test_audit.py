@@ -1,12 +1,14 @@
 """The audit finds every planted inconsistency: it believes nothing that a verb has cached."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
 import pytest
 
 from ownership import (
     NO_SLOT,
+    AuditReport,
     BatchOwned,
     Content,
     CustodianId,
@@ -14,6 +16,7 @@ from ownership import (
     Owns,
     SessionOwned,
     SlotIndex,
+    StepFailed,
 )
 from ownership.book import Book
 from ownership.claims import ClaimRecord, Kind, Step
@@ -196,6 +199,10 @@ def be_short_of_the_frozen_pages(scene: Scene) -> None:
     scene.working.position = 3
 
 
+def fill_a_page_without_freezing_it(scene: Scene) -> None:
+    scene.working.position = 8
+
+
 def believe_in_more_pages(scene: Scene) -> None:
     scene.working.covered += 4
 
@@ -235,6 +242,7 @@ PLANTED: list[tuple[Callable[[Scene], None], str]] = [
     (swap_two_pages, "slot 1 (generation 1): its page table is not its run and its own pages"),
     (be_beyond_the_pages, "slot 1 (generation 1): 12 positions covered, at 13"),
     (be_short_of_the_frozen_pages, "slot 1 (generation 1): frozen up to 4, at 3"),
+    (fill_a_page_without_freezing_it, "slot 1 (generation 1): frozen up to 4, at 8"),
     (believe_in_more_pages, "slot 1 (generation 1): 12 positions covered, at 6"),
     (freeze_too_late, "slot 1 (generation 1): frozen up to 4, at 6"),
 ]
@@ -250,6 +258,50 @@ def test_the_audit_finds_what_was_planted(plant: Callable[[Scene], None], proble
     assert not report.conserved
     assert not report.at_rest
     assert problem in "\n".join(report.problems)
+
+
+def test_a_claim_without_its_slot_hides_no_later_one() -> None:
+    """Each claim is looked at, whatever is wrong with the one before."""
+    scene = set_scene()
+    forget_a_slot(scene)
+    later = [record for record in scene.book.claims.values() if record.slot is not NO_SLOT]
+    later[-1].generation = 0
+
+    problems = "\n".join(scene.desk.ledger.audit().problems)
+    assert "has no slot" in problems
+    assert f"slot {later[-1].slot} (generation 0): the slot's newest generation is" in problems
+
+
+COLUMNS = ("batch", "session", "cache", "draining", "exclusive_pages", "shared_pages")
+
+
+def report_of(columns: Sequence[str], problems: Sequence[str] = ()) -> AuditReport:
+    """A report that counts one in each of the columns."""
+    fields: dict[str, Any] = attrs.asdict(open_desk().ledger.audit())
+    fields |= dict.fromkeys(columns, 1) | {"problems": tuple(problems)}
+    return AuditReport(**fields)
+
+
+@pytest.mark.parametrize("others", [(), *((column,) for column in COLUMNS)], ids=str)
+@pytest.mark.parametrize("column", COLUMNS)
+def test_nothing_in_any_column_outweighs_another(column: str, others: tuple[str, ...]) -> None:
+    """At rest means that each column is empty, and not that they add up to nothing."""
+    assert report_of(()).at_rest
+    assert not report_of((column, *others)).at_rest
+    assert not report_of((), problems=("something",)).at_rest
+
+
+def test_a_hanging_claim_of_a_model_without_slots_loses_no_slot() -> None:
+    """Quarantine counts what it keeps: pages alone."""
+    desk = open_desk(slots=0)
+    lease = desk.batch.launch([desk.reserve(3)], step=1)
+    desk.ledger.quarantine(lease)
+
+    report = desk.ledger.audit()
+    assert (report.quarantined, report.quarantined_slots, report.quarantined_pages) == (1, 0, 1)
+    (claim,) = desk.batch.land(lease, StepFailed("it hung"))
+    desk.batch.rollback(claim)
+    assert desk.is_empty()
 
 
 def test_pages_of_a_pool_without_pages_are_no_problem() -> None:
