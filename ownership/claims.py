@@ -98,7 +98,7 @@ class Holder:
     """
 
     custodian: CustodianId
-    version: int
+    version: int = 0
 
 
 @attrs.define(eq=False, weakref_slot=False)
