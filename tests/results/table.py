@@ -25,7 +25,7 @@ SOURCES = ("ownership/**/*.py", "kernel/**/*.py", "adapters/**/*.py")
 RUNS = (
     Run(
         name="explore",
-        command="python -m kernel.testing explore --world all --json",
+        command="python -m kernel.testing explore --world all --jobs 2 --progress --json",
         measures=(*CORE, *EXPLORER, *FAKE_DEVICE),
         conditions=("failed == 0",),
         is_expected=True,
@@ -46,7 +46,7 @@ RUNS = (
     ),
     Run(
         name="mutation",
-        command="python -m tests.mutants.general --json",
+        command="python -m tests.mutants.general --jobs 2 --json",
         measures=("ownership/*.py", "tests/ownership/**/*.py", "tests/mutants/*.py"),
         conditions=(),
         is_expected=True,
