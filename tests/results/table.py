@@ -25,7 +25,8 @@ SOURCES = ("ownership/**/*.py", "kernel/**/*.py", "adapters/**/*.py")
 RUNS = (
     Run(
         name="explore",
-        command="python -m kernel.testing explore --world all --jobs 2 --progress --json",
+        # Each large world up to so many states; `make explore` goes further.
+        command="python -m kernel.testing explore --world all --max-states 9000 --jobs 2 --json",
         measures=(*CORE, *EXPLORER, *FAKE_DEVICE),
         conditions=("failed == 0",),
         is_expected=True,
