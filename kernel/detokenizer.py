@@ -91,7 +91,9 @@ class IncrementalDetokenizer:
 
     @property
     def delivered_tokens(self) -> int:
-        """Tokens whose text was delivered whole."""
+        """Tokens whose text was delivered whole; after a stop string, those that it leaves."""
+        if self.stop_hit is not None:
+            return self.stop_hit.kept_tokens
         return self._begins[0] if self._begins else self.num_tokens
 
     def push(self, ids: Sequence[int]) -> str:

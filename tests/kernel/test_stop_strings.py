@@ -55,6 +55,24 @@ def test_stop_string_ends_text_and_tokens_where_brute_force_says(
     assert "".join(pieces) == (text if hit is None else hit.text)
 
 
+@given(case=text_with_stops(), include_stop=st.booleans())
+def test_no_token_is_delivered_that_the_stop_string_takes_back(
+    case: tuple[str, list[bytes], tuple[str, ...]], include_stop: bool
+) -> None:
+    """Not even in the moment between the hit and the end of the turn."""
+    _, tokens, stops = case
+    tokenizer, ids = one_token_each(*tokens)
+    detokenizer = IncrementalDetokenizer(tokenizer, stops, include_stop=include_stop)
+    delivered = [0]
+    for token in ids:
+        detokenizer.push([token])
+        delivered.append(detokenizer.delivered_tokens)
+
+    assert delivered == sorted(delivered)
+    if detokenizer.stop_hit is not None:
+        assert delivered[-1] == detokenizer.stop_hit.kept_tokens
+
+
 @given(case=text_with_stops())
 def test_included_stop_string_is_the_end_of_the_text(
     case: tuple[str, list[bytes], tuple[str, ...]],
