@@ -39,7 +39,7 @@ RUNS = (
     Run(
         name="explore",
         # Each large world up to so many states; `make explore` goes further.
-        command="python -m kernel.testing explore --world all --max-states 9000 --jobs 2 --json",
+        command="python -m kernel.testing explore --world all --max-states 5000 --jobs 2 --json",
         measures=(*CORE, *EXPLORER, *FAKE_DEVICE, *NOT_EXPLORED),
         conditions=("failed == 0",),
         is_expected=True,
