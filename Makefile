@@ -56,7 +56,7 @@ types: $(VENV)/.test
 	$(BIN)/mypy
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
-WORLDS := tests/explorer tests/simulation tests/museum
+WORLDS := tests/explorer tests/simulation tests/museum tests/oracle
 
 worlds: $(VENV)/.test
 	$(BIN)/pytest $(WORLDS)
