@@ -173,6 +173,10 @@ class Session:
             session_id: a name of your own; a fresh one by default.
             idle_timeout_s: as in :meth:`Engine.session`.
             detached: as in :meth:`Engine.session`.
+
+        Raises:
+            ValidationError: the name or the time can't be used. What can go wrong at its block is
+                said by ``__aenter__``; nothing is half open, and there is nothing to cancel.
         """
         return open_session(
             self._desk,

@@ -121,7 +121,7 @@ class Metaspace:
     vocab_size: int = 5
 
     def encode(self, text: str, /) -> list[int]:
-        raise NotImplementedError
+        raise NotImplementedError  # A detokenizer has no use for it: a call is a fault.
 
     def decode(self, token_ids: Sequence[int], /) -> str:
         return "".join(self.words[token] for token in token_ids).replace("▁", " ").removeprefix(" ")

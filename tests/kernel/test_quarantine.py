@@ -23,7 +23,7 @@ class Worker:
     joins: list[float] = attrs.field(factory=list[float])
 
     def submit(self, step: DeviceStep, done: Callable[[StepReport], None], /) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # An abandoned worker is given no more steps.
 
     def stop(self) -> None:
         self.stops += 1
