@@ -161,10 +161,14 @@ class HybridConfig:
         """Rows of a Mamba-2 layer's input projection: z, then x B C, then dt."""
         return self.inner_size + self.conv_size + self.num_mamba_heads
 
-    def to_json(self) -> str:
-        """The text of config.json; ``num_layers`` is written for readers and checked on load."""
+    def to_dict(self) -> dict[str, object]:
+        """config.json's object; ``num_layers`` is written for readers and checked on load."""
         fields: dict[str, object] = {"model_type": MODEL_TYPE, "num_layers": self.num_layers}
-        return json.dumps(fields | attrs.asdict(self), indent=2) + "\n"
+        return fields | attrs.asdict(self)
+
+    def to_json(self) -> str:
+        """The text of config.json."""
+        return json.dumps(self.to_dict(), indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> "HybridConfig":

@@ -15,8 +15,9 @@ from adapters.models.errors import (
     ModelFileMissing,
 )
 from adapters.models.hybrid import CONFIG_FILE, HybridConfig, parameter_shapes
+from adapters.models.store import MemoryStore
 
-__all__ = ["check_weights", "load_weights", "random_weights", "save_model"]
+__all__ = ["check_weights", "load_weights", "open_weights", "random_weights", "save_model"]
 
 WEIGHTS_FILE = "model.safetensors"
 
@@ -75,16 +76,25 @@ def load_weights(
         MissingTensor, MisshapenTensor: names the tensor.
     """
     config = config or HybridConfig.load(directory)
+    stored = _read(directory)
+    check_weights(config, stored)
+    wanted = parameter_shapes(config)
+    return config, {name: stored[name].to(dtype or stored[name].dtype) for name in wanted}
+
+
+def open_weights(directory: Path) -> MemoryStore:
+    """The tensors of a model directory as a store."""
+    return MemoryStore(_read(directory))
+
+
+def _read(directory: Path) -> dict[str, Tensor]:
     path = directory / WEIGHTS_FILE
     if not path.is_file():
         raise ModelFileMissing(f"{directory} is no model: it has no {WEIGHTS_FILE}")
     try:
-        stored = load(path.read_bytes())
+        return load(path.read_bytes())
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise DamagedWeights(f"{path} can't be read, copy it again: {error}") from error
-    check_weights(config, stored)
-    wanted = parameter_shapes(config)
-    return config, {name: stored[name].to(dtype or stored[name].dtype) for name in wanted}
 
 
 def check_weights(config: HybridConfig, weights: Mapping[str, Tensor]) -> None:

@@ -1,12 +1,19 @@
-"""A hybrid model on one torch device, with its arenas."""
+"""A model on one torch device, with its arenas."""
 
 from collections.abc import Callable, Mapping
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from adapters.models.hybrid import HybridConfig
-from adapters.torch_device.arenas import Arenas, allocate_arenas
+from adapters.layers.linear import linear
+from adapters.models.config_reader import ConfigReader
+from adapters.models.decoder import CausalModel
+from adapters.models.precision import Precision
+from adapters.models.registry import load_model
+from adapters.models.store import MemoryStore
+from adapters.ragged.arenas import Arenas, allocate_arenas
+from adapters.torch_device.precision import choose_precision
 from adapters.torch_device.step import StepRunner
 from adapters.torch_device.threads import (
     flush_denormals_in_this_thread,
@@ -15,41 +22,22 @@ from adapters.torch_device.threads import (
     threads_from_environment,
     usable_processors,
 )
-from adapters.torch_device.weights import Precision, linear, prepare_weights
 from adapters.torch_device.worker import RunStep, ThreadWorker
-from kernel.errors import ValidationError
 from kernel.step import DeviceLimits, ModelSpec, WorkerContext
 
-__all__ = ["TorchDevice", "choose_precision"]
+__all__ = ["TorchDevice"]
 
-_PRECISIONS = {
-    "float32": Precision(weights=torch.float32, compute=torch.float32),
-    "float64": Precision(weights=torch.float64, compute=torch.float64),
-    "bfloat16": Precision(weights=torch.bfloat16, compute=torch.float32),
-}
 _SAMPLE_ROWS = 32
-
-
-def choose_precision(dtype: str, device: torch.device) -> Precision:
-    """Number types for a ``dtype`` name; ``"auto"`` is float32 on a CPU, else bfloat16.
-
-    bfloat16 products are slower than float32 ones on processors without AMX.
-    """
-    if dtype == "auto":
-        dtype = "float32" if device.type == "cpu" else "bfloat16"
-    if dtype not in _PRECISIONS:
-        known = ", ".join(["auto", *_PRECISIONS])
-        raise ValidationError(parameter="dtype", value=dtype, why=f"use one of {known}")
-    return _PRECISIONS[dtype]
 
 
 class TorchDevice:
     """Implements :class:`kernel.step.Device`.
 
     Args:
-        weights: tensors by the names of ``parameter_shapes(config)``.
-        dtype: "auto", "float32", "float64" or "bfloat16" (the state stays float32).
-        device: a torch device's name.
+        model: with its tensors on ``device``.
+        precision: the number types that it was loaded in.
+        num_parameters: numbers in its tensors.
+        device: where its tensors are.
         num_threads: torch threads of the worker; measured at its start when ``None``, unless the
             environment variable ``TENURE_TORCH_THREADS`` says it.
         poison: fill slots and pages that are given back with NaN.
@@ -57,42 +45,75 @@ class TorchDevice:
 
     def __init__(
         self,
-        config: HybridConfig,
+        model: CausalModel,
+        precision: Precision,
+        *,
+        num_parameters: int,
+        device: torch.device,
+        num_threads: int | None = None,
+        poison: bool = False,
+    ) -> None:
+        self._causal = model
+        self._device = device
+        self._precision = precision
+        self._num_threads = num_threads or threads_from_environment()
+        self._poison = poison
+        self._arenas: Arenas | None = None
+        self._model = self._spec(num_parameters)
+
+    @classmethod
+    def of_weights(
+        cls,
+        config: Mapping[str, object],
         weights: Mapping[str, Tensor],
         *,
         dtype: str = "auto",
         device: str = "cpu",
         num_threads: int | None = None,
         poison: bool = False,
-    ) -> None:
-        self._config = config
-        self._device = torch.device(device)
-        self._precision = choose_precision(dtype, self._device)
-        self._weights = prepare_weights(config, weights, self._precision, self._device)
-        self._num_threads = num_threads or threads_from_environment()
-        self._poison = poison
-        self._arenas: Arenas | None = None
-        self._model = self._spec()
+    ) -> Self:
+        """A device for tensors that are in memory already.
+
+        Args:
+            config: what config.json would hold.
+            weights: tensors by the names that the family gives them.
+            dtype: as in ``EngineConfig``.
+            device: a torch device's name.
+            num_threads: as above.
+            poison: as above.
+
+        Raises:
+            ConfigError, WeightsError: they don't make a model.
+        """
+        where = torch.device(device)
+        precision = choose_precision(dtype, where)
+        model, asked = load_model(ConfigReader(config), MemoryStore(weights), precision, where)
+        return cls(
+            model,
+            precision,
+            num_parameters=asked.num_parameters,
+            device=where,
+            num_threads=num_threads,
+            poison=poison,
+        )
 
     @property
     def model(self) -> ModelSpec:
         return self._model
 
-    def _spec(self) -> ModelSpec:
-        config, precision = self._config, self._precision
-        history = (config.conv_kernel - 1) * config.conv_size
-        state = history + config.inner_size * config.state_size
-        key = config.num_kv_heads * config.attn_head_dim
+    def _spec(self, num_parameters: int) -> ModelSpec:
+        shape, precision = self._causal.shape, self._precision
+        kv_numbers = 0 if shape.kv is None else shape.kv.token_numbers
         return ModelSpec(
-            name=config.name,
-            vocab_size=config.vocab_size,
-            max_model_len=config.max_model_len,
-            eos_token_ids=config.eos_token_ids,
-            uses_slots=bool(config.mamba_layers),
-            uses_pages=bool(config.attention_layers),
-            slot_bytes=len(config.mamba_layers) * state * precision.compute.itemsize,
-            page_token_bytes=len(config.attention_layers) * 2 * key * precision.weights.itemsize,
-            num_parameters=self._weights.num_parameters,
+            name=shape.name,
+            vocab_size=shape.vocab_size,
+            max_model_len=shape.max_model_len,
+            eos_token_ids=shape.eos_token_ids,
+            uses_slots=bool(shape.states),
+            uses_pages=shape.kv is not None,
+            slot_bytes=shape.slot_numbers * precision.state.itemsize,
+            page_token_bytes=kv_numbers * precision.weights.itemsize,
+            num_parameters=num_parameters,
             dtype=str(precision.weights).removeprefix("torch."),
         )
 
@@ -106,9 +127,9 @@ class TorchDevice:
     def allocate(self, limits: DeviceLimits, /) -> None:
         """Allocate zeroed arenas for these limits."""
         self._arenas = allocate_arenas(
-            self._config,
+            self._causal.shape,
             limits,
-            state_dtype=self._precision.compute,
+            state_dtype=self._precision.state,
             page_dtype=self._precision.weights,
             device=self._device,
         )
@@ -116,8 +137,7 @@ class TorchDevice:
     def runner(self) -> StepRunner:
         """Runs steps on the caller's thread; a worker makes its own."""
         return StepRunner(
-            config=self._config,
-            weights=self._weights,
+            model=self._causal,
             arenas=self.arenas,
             precision=self._precision,
             poison=self._poison,
@@ -150,7 +170,7 @@ class TorchDevice:
 
     def _sample_work(self) -> Callable[[], object]:
         """Products like those of a decode step, for the measurement."""
-        head = self._weights.head
+        head = self._causal.head
         x = torch.ones(_SAMPLE_ROWS, head.shape[1], dtype=self._precision.compute)
 
         def work() -> object:

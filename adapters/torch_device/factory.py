@@ -4,9 +4,12 @@ from pathlib import Path
 
 import torch
 
-from adapters.models.weights import load_weights
+from adapters.models.config_reader import ConfigReader
+from adapters.models.registry import load_model
+from adapters.models.weights import open_weights
 from adapters.tokenizers import HubTokenizer
-from adapters.torch_device.device import TorchDevice, choose_precision
+from adapters.torch_device.device import TorchDevice
+from adapters.torch_device.precision import choose_precision
 from kernel.errors import ModelError, ValidationError
 from kernel.step import OpenedDevice
 
@@ -36,17 +39,20 @@ def open_torch(*, model: str, device: str, dtype: str) -> OpenedDevice:
         ModelError: the directory, its configuration, weights or tokenizer are missing or damaged.
         ValidationError: no such device here, or no such dtype.
     """
-    precision = choose_precision(dtype, _usable(device))
+    where = _usable(device)
+    precision = choose_precision(dtype, where)
     directory = model_directory(model)
-    config, weights = load_weights(directory, dtype=precision.weights)
+    config = ConfigReader.load(directory)
+    built, asked = load_model(config, open_weights(directory), precision, where)
     tokenizer = HubTokenizer.load(directory / _TOKENIZER_FILE)
-    if tokenizer.vocab_size > config.vocab_size:
+    if tokenizer.vocab_size > built.shape.vocab_size:
         raise ModelError(
             f"{directory}: the tokenizer has {tokenizer.vocab_size} ids, the model only"
-            f" {config.vocab_size}; they don't belong together"
+            f" {built.shape.vocab_size}; they don't belong together"
         )
     return OpenedDevice(
-        device=TorchDevice(config, weights, dtype=dtype, device=device), tokenizer=tokenizer
+        device=TorchDevice(built, precision, num_parameters=asked.num_parameters, device=where),
+        tokenizer=tokenizer,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from adapters.torch_device.arenas import Arenas, PageArena, StateArena
+from adapters.ragged.arenas import Arenas, PageArena, StateArena
 from kernel.step import CopyOf, DeviceStep, StepRow
 from ownership import NoSlot
 
@@ -23,7 +23,7 @@ def check_rows(rows: Sequence[StepRow]) -> None:
 def poison_freed(arenas: Arenas, step: DeviceStep) -> None:
     """Fill what was given back with NaN, so that a stale read shows."""
     if step.freed_slots:
-        arenas.state.fill(step.freed_slots, float("nan"))
+        arenas.states.fill(step.freed_slots, float("nan"))
     if step.freed_pages:
         arenas.pages.fill(step.freed_pages, float("nan"))
 

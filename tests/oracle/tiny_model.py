@@ -54,7 +54,9 @@ class TinyModel:
 
     def device(self, dtype: str) -> TorchDevice:
         """A fresh device over the same weights, whose given-back memory is poisoned."""
-        return TorchDevice(self.config, self.weights, dtype=dtype, num_threads=1, poison=True)
+        return TorchDevice.of_weights(
+            self.config.to_dict(), self.weights, dtype=dtype, num_threads=1, poison=True
+        )
 
     def judge(self, turn: Finished) -> Verdict:
         """Check every generated token against the oracle's logits over the same history."""

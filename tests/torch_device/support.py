@@ -8,10 +8,15 @@ import attrs
 import torch
 from torch import Tensor
 
+from adapters.models.config_reader import ConfigReader
 from adapters.models.hybrid import HybridConfig
 from adapters.models.reference import reference_logits
+from adapters.models.registry import check_model
+from adapters.models.store import MemoryStore
 from adapters.models.weights import random_weights
+from adapters.ragged.spec import ModelShape
 from adapters.torch_device import TorchDevice
+from adapters.torch_device.precision import choose_precision
 from kernel.step import (
     CopyOf,
     DeviceLimits,
@@ -60,6 +65,14 @@ def weights_of(name: str) -> dict[str, Tensor]:
 
 
 @cache
+def shape_of(name: str) -> ModelShape:
+    """What the model needs of memory and layout, worked out without reading a tensor."""
+    config = ConfigReader(CONFIGS[name].to_dict())
+    precision = choose_precision("float32", torch.device("cpu"))
+    return check_model(config, MemoryStore(weights_of(name)), precision)[0].shape
+
+
+@cache
 def expected(name: str, tokens: tuple[int, ...]) -> Tensor:
     """The reference model's logits after each token: [tokens, vocabulary] float64."""
     return reference_logits(CONFIGS[name], weights_of(name), torch.tensor([tokens]))[0]
@@ -102,8 +115,8 @@ class Rig:
     def __init__(self, name: str = "hybrid", dtype: str = "float64", *, slots: int = 5) -> None:
         self.name = name
         self.config = CONFIGS[name]
-        self.device = TorchDevice(
-            self.config, weights_of(name), dtype=dtype, num_threads=1, poison=True
+        self.device = TorchDevice.of_weights(
+            self.config.to_dict(), weights_of(name), dtype=dtype, num_threads=1, poison=True
         )
         self.device.allocate(
             DeviceLimits(
@@ -111,7 +124,7 @@ class Rig:
             )
         )
         self.arenas = self.device.arenas
-        self.arenas.state.fill(range(slots), float("nan"))
+        self.arenas.states.fill(range(slots), float("nan"))
         self.arenas.pages.fill(range(60), float("nan"))
         self.runner = self.device.runner()
         self._slots = [SlotIndex(slot) for slot in range(slots)]

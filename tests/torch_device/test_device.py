@@ -13,7 +13,7 @@ from adapters.models.reference import reference_logits
 from adapters.models.weights import random_weights, save_model
 from adapters.tokenizers import HubTokenizer
 from adapters.torch_device import TorchDevice, open_torch
-from adapters.torch_device.device import choose_precision
+from adapters.torch_device.precision import choose_precision
 from kernel.errors import ModelError, ValidationError
 from kernel.step import (
     Device,
@@ -124,7 +124,7 @@ def test_a_model_without_a_kind_of_layer_needs_none_of_its_memory(
     name: str, slots: bool, pages: bool
 ) -> None:
     config = CONFIGS[name]
-    device = TorchDevice(config, random_weights(config, 1, torch.float32))
+    device = TorchDevice.of_weights(config.to_dict(), random_weights(config, 1, torch.float32))
 
     assert (device.model.uses_slots, device.model.uses_pages) == (slots, pages)
     assert (device.model.slot_bytes > 0, device.model.page_token_bytes > 0) == (slots, pages)

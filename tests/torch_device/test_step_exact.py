@@ -5,8 +5,8 @@ import random
 import pytest
 import torch
 
-from adapters.models.hybrid import HybridConfig
-from adapters.torch_device.passes import PassBudget
+from adapters.ragged.passes import PassBudget
+from adapters.ragged.spec import ModelShape
 from kernel.step import DeviceStep, StepRow
 from tests.torch_device.support import CONFIGS, PAGE_SIZE, Rig, Track
 
@@ -43,7 +43,7 @@ def test_any_mixture_of_chunks_and_decode_rows_equals_the_reference(
 def test_passes_of_a_few_tokens_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large step is cut into passes; a row may go on in the next one."""
 
-    def tight(config: HybridConfig) -> PassBudget:
+    def tight(shape: ModelShape) -> PassBudget:
         return PassBudget(tokens=7, chunks=2, mask_cells=150, chunk_size=8)
 
     monkeypatch.setattr(PassBudget, "of", tight)
@@ -75,13 +75,13 @@ def test_a_copy_is_exact_to_the_bit() -> None:
     base = rig.sequence(7, seed=1)
     rig.logits([base.row(7)])
     fork = rig.fork(base, 3, seed=2)
-    state, pages = rig.arenas.state, rig.arenas.pages
+    state, pages = rig.arenas.states, rig.arenas.pages
     state.copy(base.slot, fork.slot)
     assert fork.tail_copy is not None
     pages.copy(fork.tail_copy.source, fork.tail_copy.target)
 
-    assert torch.equal(state.ssm[:, fork.slot], state.ssm[:, base.slot])
-    assert torch.equal(state.conv[:, fork.slot], state.conv[:, base.slot])
+    assert torch.equal(state["ssm"][:, fork.slot], state["ssm"][:, base.slot])
+    assert torch.equal(state["conv"][:, fork.slot], state["conv"][:, base.slot])
     assert torch.equal(pages.keys[:, fork.pages[1]], pages.keys[:, base.pages[1]])
     assert torch.equal(pages.values[:, fork.pages[1]], pages.values[:, base.pages[1]])
 
@@ -110,7 +110,7 @@ def test_poison_reaches_slots_and_pages() -> None:
 
     rig.logits([rig.sequence(1, seed=2).row(1)], rig.give_back(track))
 
-    assert rig.arenas.state.ssm[:, track.slot].isnan().all()
+    assert rig.arenas.states["ssm"][:, track.slot].isnan().all()
     assert rig.arenas.pages.keys[:, track.pages[0]].isnan().all()
 
 
@@ -121,7 +121,7 @@ def test_padding_rows_stay_zero() -> None:
     for count in (2, 1, 1):
         rig.logits([track.row(min(count, track.left)) for track in tracks if track.left])
 
-    assert not rig.arenas.state.ssm[:, -1].any()
+    assert not rig.arenas.states["ssm"][:, -1].any()
     assert not rig.arenas.pages.keys[:, -1].any()
 
 
@@ -156,5 +156,5 @@ def test_bfloat16_keeps_recurrent_state_in_float32() -> None:
     tracks = [rig.sequence(30, seed=10 + number) for number in range(3)]
 
     assert run_schedule(rig, tracks, draw) < 0.15
-    assert rig.arenas.state.ssm.dtype == torch.float32
+    assert rig.arenas.states["ssm"].dtype == torch.float32
     assert rig.arenas.pages.keys.dtype == torch.bfloat16

@@ -37,7 +37,9 @@ def ttft_ms(*, runs: int = 30, histories: tuple[int, ...] = HISTORIES) -> dict[s
 
 async def _measure(runs: int, histories: tuple[int, ...]) -> dict[str, object]:
     weights = random_weights(MODEL, 0, torch.float32)
-    device = CountingDevice(TorchDevice(MODEL, weights, dtype="float32", device="cpu"))
+    device = CountingDevice(
+        TorchDevice.of_weights(MODEL.to_dict(), weights, dtype="float32", device="cpu")
+    )
     config = EngineConfig(max_num_seqs=4, num_slots=8, log_events=False)
     times: dict[int, list[float]] = {history: [] for history in histories}
     computed: dict[int, set[int]] = {history: set() for history in histories}

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adapters.torch_device.attention import AttentionPlan
-from adapters.torch_device.indices import (
+from adapters.ragged.attention_plan import AttentionPlan
+from adapters.ragged.indices import (
     Array,
     ChunkLayout,
     IndexBatch,
@@ -21,8 +21,8 @@ from adapters.torch_device.indices import (
     chunk_arrays,
     index_array,
 )
-from adapters.torch_device.passes import Piece
-from adapters.torch_device.reads import PageContext, plan_attention
+from adapters.ragged.passes import Piece
+from adapters.ragged.reads import PageContext, plan_attention
 from kernel.step import RowSampling
 
 __all__ = ["PassPlan", "Sampled", "plan_pass"]
@@ -64,7 +64,7 @@ def plan_pass(context: PageContext, pieces: Sequence[Piece], device: torch.devic
     sample_at = batch.add(index_array([ends[i] - 1 for i, _, _ in sampled]))
     slots = [[piece.slot for piece in part] for part in (decode, prefill)]
     slots_at = [batch.add(index_array(part)) for part in slots]
-    recurrent = bool(context.config.mamba_layers)
+    recurrent = bool(context.shape.states)
     chunking = _Chunking.of(context, batch, prefill) if recurrent and prefill else None
     attention = plan_attention(context, batch, positions, decode, prefill)
 
@@ -91,10 +91,10 @@ class _Chunking:
     @classmethod
     def of(cls, context: PageContext, batch: IndexBatch, prefill: Sequence[Piece]) -> "_Chunking":
         lengths = [len(piece.tokens) for piece in prefill]
-        config = context.config
+        shape = context.shape
         # Short rows would pay for whole chunks of padding.
-        size = min(config.chunk_size, 1 << (lengths[0] - 1).bit_length())
-        rows_by_turn, arrays = chunk_arrays(lengths, size, config.conv_kernel)
+        size = min(shape.chunk_size, 1 << (lengths[0] - 1).bit_length())
+        rows_by_turn, arrays = chunk_arrays(lengths, size, shape.taps)
         places = tuple(batch.add(array) for array in arrays)
         return cls(size, rows_by_turn, places, context.compute)
 

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from adapters.torch_device import reads
-from adapters.torch_device.passes import Piece
-from adapters.torch_device.plan import plan_pass
-from adapters.torch_device.reads import PageContext
-from tests.torch_device.support import CONFIGS, GREEDY
+from adapters.ragged import reads
+from adapters.ragged.passes import Piece
+from adapters.ragged.plan import plan_pass
+from adapters.ragged.reads import PageContext
+from tests.torch_device.support import GREEDY, shape_of
 
-CONTEXT = PageContext(CONFIGS["hybrid"], page_size=4, padding_page=99, compute=torch.float32)
+CONTEXT = PageContext(shape_of("hybrid"), page_size=4, padding_page=99, compute=torch.float32)
 
 
 def piece(row: int, position: int, count: int = 1) -> Piece:

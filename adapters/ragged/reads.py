@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adapters.models.hybrid import HybridConfig
-from adapters.torch_device.attention import (
+from adapters.ragged.attention_plan import (
     AttentionPlan,
     ChunkReads,
     DecodeReads,
@@ -16,8 +15,9 @@ from adapters.torch_device.attention import (
     causal_mask,
     rotation,
 )
-from adapters.torch_device.indices import Array, IndexBatch, index_array
-from adapters.torch_device.passes import Piece
+from adapters.ragged.indices import Array, IndexBatch, index_array
+from adapters.ragged.passes import Piece
+from adapters.ragged.spec import ModelShape
 
 __all__ = ["PageContext", "plan_attention"]
 
@@ -29,7 +29,7 @@ _READ_NUMBERS = 1 << 20
 class PageContext:
     """What stays the same from pass to pass."""
 
-    config: HybridConfig
+    shape: ModelShape
     page_size: int
     padding_page: int
     compute: torch.dtype
@@ -55,7 +55,7 @@ def plan_attention(
     ``positions``: place in ``batch`` of the positions of the pass's tokens. ``decode``: rows of
     one token, shortest first, before ``chunks``: rows of many tokens.
     """
-    if not context.config.attention_layers:
+    if context.shape.kv is None:
         return _no_reads
     tables = [index_array(p.pages[: context.pages_for(p.position + len(p.tokens))]) for p in chunks]
     write_at = batch.add(_write_at(context, decode, chunks, tables))
@@ -66,9 +66,7 @@ def plan_attention(
     def after_move(moved: list[Tensor]) -> AttentionPlan:
         at = moved[positions]
         return AttentionPlan(
-            rotation=rotation(
-                at, context.config.attn_head_dim, context.config.rope_theta, context.compute
-            ),
+            rotation=rotation(at, context.shape.rope, context.compute),
             write_at=moved[write_at],
             decode=[
                 _decode_reads(context, at[start:end], start, moved[table])
@@ -98,8 +96,8 @@ def _write_at(
 
 def _groups(context: PageContext, decode: Sequence[Piece]) -> list[tuple[int, int]]:
     """Cut decode rows, shortest first, so that padding and temporaries stay small."""
-    config = context.config
-    most = max(1, _READ_NUMBERS // (config.num_kv_heads * config.attn_head_dim))
+    kv = context.shape.kv
+    most = max(1, _READ_NUMBERS // (kv.kv_heads * kv.head_dim if kv else 1))
     groups: list[tuple[int, int]] = []
     start = 0
     for end, piece in enumerate(decode):

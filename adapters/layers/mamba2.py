@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adapters.torch_device.indices import ChunkLayout, SlotList
+from adapters.ragged.indices import ChunkLayout, SlotList
 
 __all__ = [
     "conv_decode",

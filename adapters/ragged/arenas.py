@@ -4,13 +4,13 @@ Every arena has one row more than the kernel may name, its last: the padding slo
 page. They hold zeros for ever; what pads a table points there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 import torch
 from torch import Tensor
 
-from adapters.models.hybrid import HybridConfig
+from adapters.ragged.spec import ModelShape
 from kernel.step import DeviceLimits
 
 __all__ = ["Arenas", "PageArena", "StateArena", "allocate_arenas"]
@@ -18,26 +18,26 @@ __all__ = ["Arenas", "PageArena", "StateArena", "allocate_arenas"]
 
 @attrs.frozen(eq=False)
 class StateArena:
-    """Recurrent state of every slot, all recurrent layers.
+    """Recurrent state of every slot, by the name of its :class:`StateSpec`.
 
-    Shapes: conv [layers, slots + 1, conv_kernel - 1, conv_size], the newest input last;
-    ssm [layers, slots + 1, heads, head_dim, state_size]. float32, or float64 for a float64 model.
+    Shapes: [layers, slots + 1, *shape] each.
     """
 
-    conv: Tensor
-    ssm: Tensor
+    tensors: Mapping[str, Tensor]
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.tensors[name]
 
     def fill(self, slots: Sequence[int], value: float) -> None:
         """Set all numbers of these slots; 0 is the state of a sequence of no tokens."""
-        at = torch.tensor(slots, device=self.ssm.device)
-        self.conv.index_fill_(1, at, value)
-        self.ssm.index_fill_(1, at, value)
+        for tensor in self.tensors.values():
+            tensor.index_fill_(1, torch.tensor(slots, device=tensor.device), value)
 
     def copy(self, source: int, target: int) -> None:
         """Make ``target`` a bit-exact copy of ``source``."""
         # One slot at a time: indexing by a list would gather all sources into a temporary.
-        self.conv[:, target] = self.conv[:, source]
-        self.ssm[:, target] = self.ssm[:, source]
+        for tensor in self.tensors.values():
+            tensor[:, target] = tensor[:, source]
 
 
 @attrs.frozen(eq=False)
@@ -75,12 +75,12 @@ class PageArena:
 class Arenas:
     """All device memory of one engine; it outlives every worker."""
 
-    state: StateArena
+    states: StateArena
     pages: PageArena
 
 
 def allocate_arenas(
-    config: HybridConfig,
+    shape: ModelShape,
     limits: DeviceLimits,
     *,
     state_dtype: torch.dtype,
@@ -89,20 +89,20 @@ def allocate_arenas(
 ) -> Arenas:
     """Allocate zeroed arenas; a model without a kind of layer gets empty ones of that kind."""
 
-    def zeros(dtype: torch.dtype, *shape: int) -> Tensor:
-        return torch.zeros(shape, dtype=dtype, device=device)
+    def zeros(dtype: torch.dtype, *size: int) -> Tensor:
+        return torch.zeros(size, dtype=dtype, device=device)
 
-    recurrent, slots = len(config.mamba_layers), limits.num_slots + 1
-    attention, pages = len(config.attention_layers), limits.num_pages + 1
-    page = (limits.page_size, config.num_kv_heads, config.attn_head_dim)
-    state = (config.num_mamba_heads, config.head_dim, config.state_size)
+    slots, pages = limits.num_slots + 1, limits.num_pages + 1
+    kv = shape.kv
+    page = (0, pages, limits.page_size, 1, 1)
+    if kv is not None:
+        page = (kv.layers, pages, limits.page_size, kv.kv_heads, kv.head_dim)
     return Arenas(
-        state=StateArena(
-            conv=zeros(state_dtype, recurrent, slots, config.conv_kernel - 1, config.conv_size),
-            ssm=zeros(state_dtype, recurrent, slots, *state),
+        states=StateArena(
+            {
+                state.name: zeros(state_dtype, state.layers, slots, *state.shape)
+                for state in shape.states
+            }
         ),
-        pages=PageArena(
-            keys=zeros(page_dtype, attention, pages, *page),
-            values=zeros(page_dtype, attention, pages, *page),
-        ),
+        pages=PageArena(keys=zeros(page_dtype, *page), values=zeros(page_dtype, *page)),
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from adapters.models.hybrid import HybridConfig
+from adapters.ragged.spec import ModelShape
 from kernel.step import RowSampling, StepRow
 from ownership import NoSlot
 
@@ -43,19 +43,13 @@ class PassBudget:
     chunk_size: int
 
     @classmethod
-    def of(cls, config: HybridConfig) -> "PassBudget":
+    def of(cls, shape: ModelShape) -> "PassBudget":
         """The largest passes whose temporaries hold at most ``_TEMPORARY_NUMBERS`` numbers."""
-        widest = max(
-            config.in_proj_size if config.mamba_layers else 1,
-            2 * config.intermediate_size,
-            (config.num_heads + 2 * config.num_kv_heads) * config.attn_head_dim,
-        )
-        per_head = max(config.head_dim * config.state_size, config.chunk_size**2)
         return cls(
-            tokens=max(1, _TEMPORARY_NUMBERS // widest),
-            chunks=max(1, _TEMPORARY_NUMBERS // (config.num_mamba_heads * per_head)),
-            mask_cells=_TEMPORARY_NUMBERS if config.attention_layers else 1 << 62,
-            chunk_size=config.chunk_size,
+            tokens=max(1, _TEMPORARY_NUMBERS // shape.token_numbers),
+            chunks=max(1, _TEMPORARY_NUMBERS // shape.chunk_numbers),
+            mask_cells=_TEMPORARY_NUMBERS if shape.kv else 1 << 62,
+            chunk_size=shape.chunk_size,
         )
 
 

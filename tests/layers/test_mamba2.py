@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from adapters.torch_device import mamba2
-from adapters.torch_device.indices import (
+from adapters.layers import mamba2
+from adapters.ragged.indices import (
     ChunkLayout,
     IndexBatch,
     SlotList,

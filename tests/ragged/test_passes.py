@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.torch_device.passes import PassBudget, cut
+from adapters.ragged.passes import PassBudget, cut
 from kernel.step import RowSampling, StepRow
 from ownership import SlotIndex
-from tests.torch_device.support import CONFIGS, GREEDY
+from tests.torch_device.support import GREEDY, shape_of
 
 BUDGETS = st.builds(
     PassBudget,
@@ -49,4 +49,4 @@ def test_an_ordinary_step_is_one_pass() -> None:
     """512 tokens on a small model must not pay for cutting."""
     rows = [row(slot, 100, 1) for slot in range(30)] + [row(31, 0, 482)]
 
-    assert len(list(cut(rows, PassBudget.of(CONFIGS["hybrid"])))) == 1
+    assert len(list(cut(rows, PassBudget.of(shape_of("hybrid"))))) == 1
