@@ -46,8 +46,11 @@ class Attention:
 
     def __call__(self, x: Tensor, run: Pass) -> Tensor:
         """Write the tokens' keys and values, then read. x, result: [tokens, hidden]."""
-        tokens, plan = x.shape[0], run.plan.attention
-        projected = linear(x, self.qkv_proj, self.qkv_bias)
+        return self.mix(linear(x, self.qkv_proj, self.qkv_bias), run)
+
+    def mix(self, projected: Tensor, run: Pass) -> Tensor:
+        """The same from queries, keys and values: [tokens, rows of qkv_proj]."""
+        tokens, plan = projected.shape[0], run.plan.attention
         queries, gates = self._queries(projected)
         rest = projected[:, -2 * self.kv_heads * self.width :]
         keys, values = rest.view(tokens, 2, self.kv_heads, self.width).unbind(1)

@@ -24,17 +24,24 @@ __all__ = [
 
 
 def conv_decode(
-    arena: Tensor, slots: SlotList, inputs: Tensor, weight: Tensor, bias: Tensor
+    arena: Tensor,
+    slots: SlotList,
+    inputs: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    *,
+    activate: bool = True,
 ) -> Tensor:
     """Convolve one new input per slot with the slot's last inputs, and shift it in.
 
-    Shapes: arena [slots, taps - 1, channels]; inputs, result [rows, channels];
-    weight [taps, channels]; bias [channels].
+    SiLU follows, unless ``activate`` is false. Shapes: arena [slots, taps - 1, channels]; inputs,
+    result [rows, channels]; weight [taps, channels]; bias [channels].
     """
     history = arena.index_select(0, slots.index)
     window = torch.cat((history, inputs[:, None]), dim=1)  # [rows, taps, channels]
     arena.index_copy_(0, slots.index, window[:, 1:])
-    return functional.silu((window * weight).sum(dim=1).add_(bias))
+    result = (window * weight).sum(dim=1).add_(bias)
+    return functional.silu(result, inplace=True) if activate else result
 
 
 def conv_prefill(
@@ -44,8 +51,12 @@ def conv_prefill(
     inputs: Tensor,
     weight: Tensor,
     bias: Tensor,
+    *,
+    activate: bool = True,
 ) -> Tensor:
     """Convolve many new inputs per slot; outputs in stream order (see ``ChunkLayout``).
+
+    SiLU follows, unless ``activate`` is false.
 
     Shapes: arena [slots, taps - 1, channels]; inputs [tokens, channels];
     result [stream - (taps - 1), channels].
@@ -60,7 +71,7 @@ def conv_prefill(
     result = torch.addcmul(bias, stream[:length], weight[0])
     for tap in range(1, taps):
         result.addcmul_(stream[tap : tap + length], weight[tap])
-    return functional.silu(result, inplace=True)
+    return functional.silu(result, inplace=True) if activate else result
 
 
 def ssm_decode(

@@ -33,7 +33,11 @@ class GatedMlp:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Shapes: x, result [tokens, hidden]."""
-        gate, up = linear(x, self.gate_up_proj, self.gate_up_bias).chunk(2, dim=-1)
+        return self.narrow(linear(x, self.gate_up_proj, self.gate_up_bias))
+
+    def narrow(self, widened: Tensor) -> Tensor:
+        """The same from gate and up: [tokens, 2 * width]."""
+        gate, up = widened.chunk(2, dim=-1)
         if self.gate_scale != 1.0:
             gate = gate * self.gate_scale
         result = linear(self.activation(gate).mul_(up), self.down_proj, self.down_bias)

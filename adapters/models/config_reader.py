@@ -5,7 +5,7 @@ key at ``null`` is as if it weren't there, since ``transformers`` writes many of
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -29,6 +29,7 @@ class ConfigReader:
 
     def __init__(self, values: Mapping[str, object], *, where: str = CONFIG_FILE) -> None:
         self._values = values
+        self._used: dict[str, object] = {}
         self.where = where
 
     @classmethod
@@ -61,7 +62,12 @@ class ConfigReader:
     @property
     def values(self) -> Mapping[str, object]:
         """The object as it is, for what needs all of it."""
-        return self._values
+        return _Noting(self._values, self._used)
+
+    @property
+    def used(self) -> Mapping[str, object]:
+        """What was asked for so far, by name; defaults where the object has nothing."""
+        return self._used
 
     def has(self, name: str) -> bool:
         """Whether the key is there and not ``null``."""
@@ -138,10 +144,16 @@ class ConfigReader:
 
     def sub(self, name: str) -> "ConfigReader":
         """The object under this key; an empty one where the key isn't there."""
-        value = self._get(name, {})
+        value = self._values.get(name)
+        value = {} if value is None else value
         if not isinstance(value, dict):
             raise self.wrong(name, value, "an object")
-        return ConfigReader(cast("dict[str, object]", value), where=f"{self.where}: {name}")
+        part = ConfigReader(cast("dict[str, object]", value), where=f"{self.where}: {name}")
+        used = self._used.get(name)
+        # One record for all who ask for this part.
+        part._used = cast("dict[str, object]", used) if isinstance(used, _Part) else _Part()
+        self._used[name] = part._used
+        return part
 
     def refuse(self, name: str, *, unless: object, why: str) -> None:
         """Refuse a feature that isn't built: any value of the key but ``unless``.
@@ -162,8 +174,30 @@ class ConfigReader:
         if value is None:
             if default is _REQUIRED:
                 raise ConfigError(f"missing keys in {self.where}: {name}")
-            return default
+            value = default
+        self._used[name] = value
         return value
+
+
+class _Part(dict[str, object]):
+    """What was asked for of an object inside of config.json."""
+
+
+class _Noting(Mapping[str, object]):
+    """A mapping that notes what is asked for."""
+
+    def __init__(self, values: Mapping[str, object], used: dict[str, object]) -> None:
+        self._values, self._used = values, used
+
+    def __getitem__(self, name: str) -> object:
+        self._used[name] = value = self._values[name]
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 def _unspelled(item: object) -> object:

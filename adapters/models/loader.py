@@ -7,7 +7,7 @@ tensors themselves, each converted and moved on its own, so that at no moment mo
 held twice.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 import attrs
@@ -17,6 +17,7 @@ from torch import Tensor
 from adapters.models.errors import ExtraTensor, MisshapenTensor, MissingTensor, MistypedTensor
 from adapters.models.precision import Precision
 from adapters.models.store import TensorFacts, TensorStore
+from adapters.models.stream import TensorStream
 
 __all__ = ["Asked", "TensorLoader"]
 
@@ -31,6 +32,10 @@ class Asked:
 
     shapes: dict[str, tuple[int, ...]] = attrs.field(factory=dict[str, tuple[int, ...]])
     skipped: list[str] = attrs.field(factory=list[str])
+    num_bytes: int = 0
+    """That the tensors take on the device, in the types of the model."""
+    fingerprint: str = ""
+    """Of the model, once it is loaded."""
 
     @property
     def num_parameters(self) -> int:
@@ -85,8 +90,10 @@ class TensorLoader:
     """``meta`` while the names and shapes are checked."""
     asked: Asked = attrs.field(factory=Asked)
     prefix: str = ""
-    read_one: Callable[[str], None] = lambda _name: None
-    """Called after each tensor that was read, for progress."""
+    stream: TensorStream = attrs.field(
+        default=attrs.Factory(lambda self: TensorStream(self.store), takes_self=True)
+    )
+    """Copies what is read; counts and hashes it where that is wanted."""
 
     def under(self, prefix: str) -> "TensorLoader":
         """The same, for names that begin with ``prefix`` (dot included)."""
@@ -112,6 +119,21 @@ class TensorLoader:
         """[rows, columns] in the weights' type."""
         return self.tensor(name, rows, columns)
 
+    def copy_of(self, name: str, other: Tensor) -> Tensor:
+        """``other`` itself if the store's tensor has the same numbers, else that tensor.
+
+        For a matrix that the configuration says is tied to another and that is there all the
+        same: most writers store it twice; where the two differ, ``transformers`` keeps both.
+        """
+        full = self.prefix + name
+        self.asked.shapes[full] = tuple(other.shape)
+        if self.device.type == "meta":
+            return other
+        if self.stream.equals(other, full):
+            del self.asked.shapes[full]
+            return other
+        return self.matrix(name, *other.shape)
+
     def stack(self, parts: Mapping[str, int], *columns: int) -> Tensor:
         """Matrices (or, without ``columns``, vectors) joined along their rows.
 
@@ -119,7 +141,7 @@ class TensorLoader:
             parts: rows by name, in order.
         """
         rows = sum(parts.values())
-        joined = torch.empty(rows, *columns, dtype=self.precision.weights, device=self.device)
+        joined = self._place((rows, *columns), self.precision.weights)
         begin = 0
         for name, count in parts.items():
             self._read_into(joined[begin : begin + count], name, (count, *columns))
@@ -127,13 +149,17 @@ class TensorLoader:
         return joined
 
     def _load(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        target = torch.empty(shape, dtype=dtype, device=self.device)
+        target = self._place(shape, dtype)
         self._read_into(target, name, shape)
         return target
+
+    def _place(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        empty = torch.empty(shape, dtype=dtype, device=self.device)
+        self.asked.num_bytes += empty.nbytes
+        return empty
 
     def _read_into(self, target: Tensor, name: str, shape: tuple[int, ...]) -> None:
         full = self.prefix + name
         self.asked.shapes[full] = shape
         if self.device.type != "meta":
-            target.copy_(self.store.read(full))
-            self.read_one(full)
+            self.stream.fill(target, full)

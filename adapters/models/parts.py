@@ -27,7 +27,9 @@ __all__ = [
     "eos_token_ids",
     "gated_mlp",
     "grouped_norm",
+    "hybrid_layers",
     "mamba2",
+    "mamba2_sizes",
     "model_name",
     "output_head",
     "rms_norm",
@@ -70,12 +72,57 @@ def output_head(
     """The matrix of the last product: the embedding itself where they are tied.
 
     Where the configuration doesn't say, they are tied if the weights have no other matrix. A
-    matrix beside a tied embedding is left alone: writers store it twice.
+    matrix beside a tied embedding is that embedding once more, or, where the numbers differ, goes
+    before it, as in ``transformers``.
     """
-    if config.boolean("tie_word_embeddings", not weights.has(name)):
-        weights.skip(weights.prefix + name)
-        return embed
-    return weights.matrix(name, *embed.shape)
+    if not config.boolean("tie_word_embeddings", not weights.has(name)):
+        return weights.matrix(name, *embed.shape)
+    return weights.copy_of(name, embed) if weights.has(name) else embed
+
+
+_RECURRENT = ("mamba", "linear_attention")
+_ATTENTION = ("attention", "full_attention")
+
+
+def hybrid_layers(config: ConfigReader, name: str) -> tuple[bool, ...]:
+    """For each layer, whether it is recurrent; the list stands under ``name``.
+
+    Spelled "mamba" and "attention" before version 5 of ``transformers``, "linear_attention" and
+    "full_attention" since.
+    """
+    kinds = config.texts(name, (*_RECURRENT, *_ATTENTION))
+    layers = config.integer("num_hidden_layers", len(kinds))
+    if len(kinds) != layers:
+        raise config.wrong(name, list(kinds), f"a list of {layers} (num_hidden_layers)")
+    return tuple(kind in _RECURRENT for kind in kinds)
+
+
+def mamba2_sizes(config: ConfigReader, inner: int | None = None) -> Mamba2Sizes:
+    """Dimensions under the keys mamba_n_heads, mamba_d_state, ... of the hybrid families.
+
+    Args:
+        config: the configuration.
+        inner: channels of x; ``mamba_expand`` times the hidden size when ``None``.
+    """
+    hidden = config.integer("hidden_size")
+    inner = inner or int(config.number("mamba_expand", 2.0) * hidden)
+    heads, groups = config.integer("mamba_n_heads", 128), config.integer("mamba_n_groups", 1)
+    if inner % heads:
+        raise config.wrong("mamba_n_heads", heads, f"a divisor of {inner} channels")
+    automatic = config.values.get("mamba_d_head", "auto") == "auto"
+    head_dim = inner // heads if automatic else config.integer("mamba_d_head", inner // heads)
+    if head_dim * heads != inner:
+        raise config.wrong("mamba_d_head", head_dim, f"{inner} channels / {heads} heads")
+    if heads % groups:
+        raise config.wrong("mamba_n_groups", groups, f"a divisor of {heads} heads")
+    return Mamba2Sizes(
+        hidden=hidden,
+        heads=heads,
+        head_dim=head_dim,
+        state=config.integer("mamba_d_state", 256),
+        groups=groups,
+        taps=config.integer("mamba_d_conv", 4),
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -182,12 +229,12 @@ def gated_mlp(
 
 
 def conv_weights(
-    weights: TensorLoader, channels: int, taps: int, *, bias: bool
+    weights: TensorLoader, channels: int, taps: int, *, bias: bool, name: str = "conv1d"
 ) -> tuple[Tensor, Tensor]:
     """A depthwise convolution as [taps, channels] and its bias (zeros where it has none)."""
-    weight = weights.vector("conv1d.weight", channels, 1, taps)[:, 0].T.contiguous()
+    weight = weights.vector(f"{name}.weight", channels, 1, taps)[:, 0].T.contiguous()
     if bias:
-        return weight, weights.vector("conv1d.bias", channels)
+        return weight, weights.vector(f"{name}.bias", channels)
     return weight, torch.zeros_like(weight[0])
 
 

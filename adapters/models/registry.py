@@ -1,12 +1,13 @@
 """Families by ``model_type``; the only way from a configuration to a model.
 
 Every module in ``adapters.models.families`` has a constant ``FAMILY``. Other distributions add
-theirs through entry points of the group ``tenure.models``.
+theirs through entry points of the group ``tenure.models``, each under the ``model_type`` that it
+reads; a family of this package can't be replaced by one of theirs.
 """
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache
 from importlib.metadata import entry_points
 from typing import cast
@@ -18,9 +19,12 @@ from adapters.models.config_reader import CONFIG_FILE, ConfigReader
 from adapters.models.decoder import CausalModel
 from adapters.models.errors import UnsupportedModel
 from adapters.models.family import Family
+from adapters.models.fingerprint import ContentHash, fingerprint
 from adapters.models.loader import Asked, TensorLoader
 from adapters.models.precision import Precision
 from adapters.models.store import TensorStore
+from adapters.models.stream import TensorStream
+from kernel.loading import LoadProgress, OnProgress, no_progress
 
 __all__ = ["MODELS", "check_model", "family_of", "known_model_types", "load_model"]
 
@@ -34,15 +38,13 @@ def _families() -> dict[str, Family]:
     for module in pkgutil.iter_modules(families.__path__):
         family = importlib.import_module(f"{families.__name__}.{module.name}").FAMILY
         found |= dict.fromkeys(family.model_types, cast(Family, family))
-    for entry in entry_points(group=MODELS):
-        family = cast(Family, entry.load())
-        found |= dict.fromkeys(family.model_types, family)
     return found
 
 
 def known_model_types() -> list[str]:
     """All that can be opened, in order of the alphabet."""
-    return sorted(_families())
+    foreign = {entry.name for entry in entry_points(group=MODELS)}
+    return sorted(foreign.union(_families()))
 
 
 def family_of(config: ConfigReader) -> Family:
@@ -55,6 +57,9 @@ def family_of(config: ConfigReader) -> Family:
     kind = config.text("model_type")
     family = _families().get(kind)
     if family is None:
+        # Loaded when asked for: one that doesn't import must not stand in the way of others.
+        for entry in entry_points(group=MODELS, name=kind):
+            return cast(Family, entry.load())
         known = ", ".join(known_model_types())
         raise UnsupportedModel(
             f"{CONFIG_FILE}: model_type {kind!r} isn't served; known are {known} (docs/models.md"
@@ -84,14 +89,31 @@ def load_model(
     precision: Precision,
     device: torch.device,
     *,
-    read_one: Callable[[str], None] = lambda _name: None,
+    progress: OnProgress = no_progress,
+    with_fingerprint: bool = False,
 ) -> tuple[CausalModel, Asked]:
     """Check the whole model, then read it tensor by tensor onto the device.
+
+    Args:
+        config: what config.json holds.
+        store: the weights; not closed here.
+        precision: the number types of the model.
+        device: where its tensors go.
+        progress: told how far it is.
+        with_fingerprint: work it out, which takes a hash of all that is read.
 
     Raises:
         ConfigError, WeightsError: as :func:`check_model`, before a number is read.
     """
-    check_model(config, store, precision)
-    loader = TensorLoader(store, precision, device, read_one=read_one)
-    with torch.inference_mode():
-        return family_of(config).build(config, loader), loader.asked
+    _, asked = check_model(config, store, precision)
+    total = sum(store.tensors[name].num_bytes for name in asked.shapes)
+    with ExitStack() as ending, torch.inference_mode():
+        content = ending.enter_context(ContentHash()) if with_fingerprint else None
+        stream = TensorStream(store, total, progress, content)
+        loader = TensorLoader(store, precision, device, stream=stream)
+        model, asked = family_of(config).build(config, loader), loader.asked
+        progress(LoadProgress(total, total, ""))
+        if content is not None:
+            digests = content.digests()
+            asked.fingerprint = fingerprint(config.used, store.tensors, digests, precision)
+    return model, asked
