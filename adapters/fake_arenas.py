@@ -16,7 +16,17 @@ from typing import Literal
 
 import attrs
 
-from kernel.step import CopyOf, DeviceLimits, DeviceStep, ModelSpec, RowSampling, StepRow
+from adapters.fake_sampling import draw_ruled, score_prompt
+from kernel.step import (
+    CopyOf,
+    DeviceLimits,
+    DeviceStep,
+    ModelSpec,
+    RowOutcome,
+    RowSampling,
+    RowScores,
+    StepRow,
+)
 from ownership import NoSlot, PageIndex, SlotIndex
 
 __all__ = ["FakeArenas", "PlanFault", "PoisonRead"]
@@ -79,8 +89,8 @@ class FakeArenas:
         self._tops = [0] * self.limits.num_pages
         self._sum_of = self._sums.__getitem__
 
-    def run(self, step: DeviceStep) -> tuple[int | None, ...]:
-        """Poison, zero and copy, absorb, draw; returns the drawn token of each row.
+    def run(self, step: DeviceStep) -> tuple[RowOutcome, ...]:
+        """Poison, zero and copy, absorb, draw; returns the outcome of each row.
 
         Raises:
             PlanFault: the plan can't be right; what its rows write is undefined.
@@ -179,7 +189,7 @@ class FakeArenas:
             self._sums[target] = self._sums[source]
             self._tops[target] = self._tops[source]
 
-    def _absorb(self, step: DeviceStep, row: StepRow) -> int | None:
+    def _absorb(self, step: DeviceStep, row: StepRow) -> RowOutcome:
         slot, pages, position = row.slot, row.pages, row.position
         uses_slots, uses_pages = self._uses_slots, self._uses_pages
         vocab_size = self.model.vocab_size
@@ -206,6 +216,8 @@ class FakeArenas:
             read = self._read(step, row, position)
             state = hash((state if uses_slots else before, read))
         sampling = row.sampling
+        if row.scoring is not None:
+            return _scored(state, row, vocab_size)
         return None if sampling is None else _draw(state, sampling, vocab_size)
 
     def _read(self, step: DeviceStep, row: StepRow, end: int) -> tuple[int, ...]:
@@ -232,12 +244,27 @@ class FakeArenas:
         return sum(self._cells[page * size : page * size + end])
 
 
-def _draw(logits: int, sampling: RowSampling, vocab_size: int) -> int:
+def _scored(logits: int, row: StepRow, vocab_size: int) -> RowOutcome:
+    """What a row comes to whose prompt's log-probabilities are asked for."""
+    outcome = None if row.sampling is None else _draw(logits, row.sampling, vocab_size)
+    if row.scoring is None:
+        return outcome
+    scores = score_prompt(row, row.scoring, vocab_size)
+    if outcome is None:
+        return scores
+    if isinstance(outcome, RowScores):
+        return attrs.evolve(scores, token=outcome.token, drawn=outcome.drawn)
+    return attrs.evolve(scores, token=outcome) if isinstance(outcome, int) else outcome
+
+
+def _draw(logits: int, sampling: RowSampling, vocab_size: int) -> RowOutcome:
     """Draw a token; ``logits`` stands for the whole distribution.
 
     Candidates in order of likelihood are a hash of (logits, rank). Greedy takes the first that is
     not banned; else the rank is a hash of (key, index) among the top k.
     """
+    if sampling.rules is not None:
+        return draw_ruled(logits, sampling, sampling.rules, vocab_size)
     rank = 0
     if sampling.temperature:
         kept = min(sampling.top_k or vocab_size, vocab_size)

@@ -27,6 +27,7 @@ from adapters.fake_workers import (
     TimerWorker,
 )
 from kernel.errors import ModelError
+from kernel.loading import OnProgress, no_progress
 from kernel.step import (
     DeviceLimits,
     DeviceStep,
@@ -225,15 +226,22 @@ _KINDS = {
 }
 
 
-def open_fake(*, model: str, device: str, dtype: str) -> OpenedDevice:
+def open_fake(
+    *,
+    model: str,
+    device: str,
+    dtype: str,
+    state_dtype: str = "auto",
+    progress: OnProgress = no_progress,
+) -> OpenedDevice:
     """Open a fake device by name: ``fake``, ``fake-recurrent`` or ``fake-attention``.
 
-    ``device`` and ``dtype`` are taken as they come: there is nothing to place or to round.
+    All else is taken as it comes: there is nothing to place, to round or to load.
 
     Raises:
         ModelError: another name.
     """
-    del device, dtype
+    del device, dtype, state_dtype, progress
     if model not in _KINDS:
         raise ModelError(f"no fake model {model!r}; known are {', '.join(_KINDS)}")
     uses_slots, uses_pages = _KINDS[model]

@@ -1,6 +1,7 @@
 """Tenure's kernel: the public door, and the actors behind it."""
 
 from kernel.blocking import BlockingEngine, BlockingSession
+from kernel.chat import ChatFormat, ChatPrompt, Message
 from kernel.config import EngineConfig
 from kernel.engine import Engine
 from kernel.environment import Environment
@@ -10,6 +11,7 @@ from kernel.errors import (
     EngineClosed,
     EngineFault,
     ModelError,
+    NotEnoughMemory,
     NotFinished,
     NotSubmitted,
     Overloaded,
@@ -19,6 +21,7 @@ from kernel.errors import (
     RequestAborted,
     RequestExists,
     RequestTimeout,
+    SamplingError,
     ServerError,
     SessionBusy,
     SessionClosed,
@@ -36,25 +39,31 @@ from kernel.errors import (
     WrongContext,
 )
 from kernel.generation import Generation
+from kernel.loading import LoadProgress
 from kernel.outputs import (
     CompletionOutput,
     Delta,
     EngineStats,
     FinishReason,
     Health,
+    Logprob,
     RequestOutput,
     SessionInfo,
     Timings,
+    TokenLogprobs,
     Usage,
 )
 from kernel.params import SamplingParams
 from kernel.request import RunningTurn
 from kernel.step import Device, OpenedDevice, Tokenizer
 from kernel.streaming_session import Session
+from kernel.structured_outputs import StructuredOutputs
 
 __all__ = [
     "BlockingEngine",
     "BlockingSession",
+    "ChatFormat",
+    "ChatPrompt",
     "ClientError",
     "CompletionOutput",
     "Delta",
@@ -69,7 +78,11 @@ __all__ = [
     "FinishReason",
     "Generation",
     "Health",
+    "LoadProgress",
+    "Logprob",
+    "Message",
     "ModelError",
+    "NotEnoughMemory",
     "NotFinished",
     "NotSubmitted",
     "OpenedDevice",
@@ -82,6 +95,7 @@ __all__ = [
     "RequestOutput",
     "RequestTimeout",
     "RunningTurn",
+    "SamplingError",
     "SamplingParams",
     "ServerError",
     "Session",
@@ -93,8 +107,10 @@ __all__ = [
     "SessionNotFound",
     "StallTimeout",
     "StepError",
+    "StructuredOutputs",
     "TenureError",
     "Timings",
+    "TokenLogprobs",
     "Tokenizer",
     "TooLate",
     "TooManySessions",

@@ -11,6 +11,7 @@ from kernel.errors import (
     ValidationError,
 )
 from kernel.ids import TurnId
+from kernel.logit_rules import KnownTokens, LogitRules
 from kernel.messages import CancelReason
 from kernel.output_buffer import TurnEnd
 from kernel.outputs import FinishReason
@@ -146,6 +147,7 @@ def open_turn(
         PromptTooLong: the turn can never fit, not even into an empty engine.
     """
     params = request.params
+    request.open_log(len(state.log))
     prompt = len(state.log) + len(request.tokens)
     if not prompt or (request.kind == "append" and not request.tokens):
         raise ValidationError(
@@ -163,12 +165,13 @@ def open_turn(
     seed = request.seed if params.seed is None else params.seed
     eos = () if params.ignore_eos else limits.eos_token_ids
     request.output.prompt_tokens = prompt
+    new = list(request.tokens)
     return OpenTurn(
         id=request.id,
         session=session,
         history=state.log,
         history_len=len(state.log),
-        new=list(request.tokens),
+        new=new,
         input_len=len(request.tokens),
         base=state.base,
         kind=request.kind,
@@ -187,7 +190,17 @@ def open_turn(
         deadline_s=(
             None if request.timeout_s is None else request.output.submitted_at + request.timeout_s
         ),
+        rules=_rules(request, state, new),
+        prompt_logprobs=params.prompt_logprobs if generates else None,
     )
+
+
+def _rules(request: TurnRequest, state: SessionState, new: list[int]) -> LogitRules | None:
+    """The request's rules, with the tokens that they may look at."""
+    if request.rules is None:
+        return None
+    known = KnownTokens(state.log, len(state.log), new, len(new))
+    return attrs.evolve(request.rules, known=known)
 
 
 def _absorbs_first(state: SessionState, limits: SessionLimits, prompt: int) -> bool:

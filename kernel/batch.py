@@ -51,4 +51,5 @@ def build_step(
 def _row(turn: OpenTurn, size: int) -> PlannedRow:
     end = turn.position + size
     sampling = turn.sampling() if turn.draws and end == turn.target else None
-    return PlannedRow(turn.tokens(turn.position, end), sampling)
+    scoring = None if turn.prompt_logprobs is None else turn.scoring(turn.position, end)
+    return PlannedRow(turn.tokens(turn.position, end), sampling, scoring)

@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from kernel.chat import Prompt
 from kernel.config import EngineConfig
 from kernel.engine import Engine
 from kernel.errors import EngineClosed
@@ -58,12 +59,12 @@ class BlockingSession:
         """The session at this moment."""
         return self._portal.call(_call, lambda: self._session.info)
 
-    def append(self, prompt: str | Sequence[int]) -> RequestOutput:
+    def append(self, prompt: Prompt) -> RequestOutput:
         """Absorb a prompt and generate nothing; see :meth:`Session.append`."""
         return self._portal.call(self._session.append, prompt)
 
     def complete(
-        self, prompt: str | Sequence[int], params: SamplingParams | None = None, **options: Any
+        self, prompt: Prompt, params: SamplingParams | None = None, **options: Any
     ) -> RequestOutput:
         """One turn, to its end."""
 
@@ -74,7 +75,7 @@ class BlockingSession:
         return self._portal.call(run)
 
     def turn(
-        self, prompt: str | Sequence[int], params: SamplingParams | None = None, **options: Any
+        self, prompt: Prompt, params: SamplingParams | None = None, **options: Any
     ) -> AbstractContextManager[Iterator[Delta]]:
         """One turn, streamed: a context manager over an iterator of deltas."""
         make = partial(self._session.turn, prompt, params, **options)
@@ -126,7 +127,7 @@ class BlockingEngine:
             self._portals.__exit__(kind, error, trace)
 
     def complete(
-        self, prompt: str | Sequence[int], params: SamplingParams | None = None, **options: Any
+        self, prompt: Prompt, params: SamplingParams | None = None, **options: Any
     ) -> RequestOutput:
         """One request, to its end; see :meth:`Engine.complete`."""
         portal, engine = self._inside()
@@ -134,7 +135,7 @@ class BlockingEngine:
 
     def map(
         self,
-        prompts: Sequence[str | Sequence[int]],
+        prompts: Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         **options: Any,
     ) -> list[RequestOutput]:
@@ -143,7 +144,7 @@ class BlockingEngine:
         return portal.call(partial(engine.map, prompts, params, **options))
 
     def stream(
-        self, prompt: str | Sequence[int], params: SamplingParams | None = None, **options: Any
+        self, prompt: Prompt, params: SamplingParams | None = None, **options: Any
     ) -> AbstractContextManager[Iterator[Delta]]:
         """One request, streamed: a context manager over an iterator of deltas."""
         portal, engine = self._inside()

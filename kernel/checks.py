@@ -35,15 +35,24 @@ def integer(parameter: str, value: object, *, least: int, most: int | None = Non
         raise ValidationError(parameter=parameter, value=value, why=f"it must be {bounds}")
 
 
-def number(parameter: str, value: object, *, above: float | None = None) -> None:
-    """Refuse anything but a finite number that is at least 0, or greater than ``above``."""
+def number(
+    parameter: str,
+    value: object,
+    *,
+    above: float | None = None,
+    least: float = 0,
+    most: float | None = None,
+) -> None:
+    """Refuse anything but a finite number from ``least`` (or above ``above``) to ``most``."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ValidationError(parameter=parameter, value=value, why="it must be a number")
     if not math.isfinite(value):
         raise ValidationError(parameter=parameter, value=value, why="it must be finite")
-    if value < 0 or (above is not None and value <= above):
-        bounds = "at least 0" if above is None else f"greater than {above:g}"
+    if value < least or (above is not None and value <= above):
+        bounds = f"at least {least:g}" if above is None else f"greater than {above:g}"
         raise ValidationError(parameter=parameter, value=value, why=f"it must be {bounds}")
+    if most is not None and value > most:
+        raise ValidationError(parameter=parameter, value=value, why=f"it must be at most {most:g}")
 
 
 def seconds(parameter: str, value: object) -> None:

@@ -6,19 +6,31 @@ from typing import Any, Literal, Self, cast, get_args
 import attrs
 
 from kernel import checks
+from kernel.byte_sizes import parse_bytes
+from kernel.device_memory import DeviceMemory
 from kernel.errors import ValidationError
+from kernel.memory_plan import USUAL_CONTEXT, MemoryPlan, PoolRequest, plan_memory
 from kernel.step import ModelSpec
 
-__all__ = ["EngineConfig", "ResolvedLimits", "SchedulingPolicy", "resolve"]
+__all__ = [
+    "EngineConfig",
+    "ResolvedLimits",
+    "SchedulingPolicy",
+    "StateDtype",
+    "plan_pools",
+    "resolve",
+]
 
 SchedulingPolicy = Literal["fcfs", "priority", "fair", "deadline"]
-
-_DEFAULT_CONTEXT = 2048
-"""Tokens per running sequence that the default number of pages holds, if the model can."""
+StateDtype = Literal["auto", "float32", "float64", "bfloat16", "float16"]
 
 
 def _own_copy(value: Mapping[str, float]) -> Mapping[str, float]:
     return dict(value)
+
+
+def _bytes(value: object) -> int | None:
+    return None if value is None else parse_bytes("memory_bytes", value)
 
 
 @attrs.frozen(kw_only=True)
@@ -33,12 +45,23 @@ class EngineConfig:
     """A name that a device knows (``"bundled"``, ``"fake"``) or a model directory."""
     device: str = "cpu"
     dtype: str = "auto"
+    """Of weights, products and the key/value cache: ``"auto"`` (float32 on a CPU, elsewhere as
+    config.json says), ``"float32"``, ``"bfloat16"``, ``"float16"`` or ``"float64"``."""
+    state_dtype: StateDtype = "auto"
+    """Of the recurrent state: ``"auto"`` is float32, or float64 for a float64 model."""
     max_num_seqs: int = 64
     """Most rows in a step, that is, turns that run at once."""
     num_slots: int | None = None
-    """Recurrent states on the device; ``None``: one for each of ``max_num_seqs``; 1 is enough."""
+    """Recurrent states on the device; ``None``: as the memory plan says; 1 is enough."""
     num_pages: int | None = None
-    """Key/value pages; ``None``: enough for ``max_num_seqs`` sequences of 2,048 tokens."""
+    """Key/value pages; ``None``: as the memory plan says."""
+    memory_bytes: int | None = attrs.field(default=None, converter=_bytes)
+    """Memory of the device that the engine may take, weights and temporaries included: a number,
+    or a text like ``"8GiB"``. Slots and pages fill it, up to ``max_sessions``. ``None``: they are
+    for twice ``max_num_seqs`` sequences of 2,048 tokens, or as many as a quarter of the free
+    memory holds (on an accelerator: 80 %)."""
+    memory_fraction: float | None = None
+    """In place of ``memory_bytes``: share of the memory that is free once the weights are there."""
     page_size: int = 16
     """Token positions of a page."""
     max_num_batched_tokens: int = 512
@@ -101,11 +124,31 @@ class EngineConfig:
                 checks.integer(name, getattr(self, name), least=0)
         if self.max_model_len is not None:
             checks.integer("max_model_len", self.max_model_len, least=2)
+        self._check_memory()
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValidationError(
                 parameter="max_num_batched_tokens",
                 value=self.max_num_batched_tokens,
                 why=f"it is less than max_num_seqs={self.max_num_seqs}; a step has a token a row",
+            )
+
+    def _check_memory(self) -> None:
+        if self.state_dtype not in get_args(StateDtype):
+            known = ", ".join(get_args(StateDtype))
+            raise ValidationError(
+                parameter="state_dtype", value=self.state_dtype, why=f"use {known}"
+            )
+        fraction = self.memory_fraction
+        if fraction is None:
+            return
+        checks.number("memory_fraction", fraction, above=0)
+        if fraction > 1:
+            raise ValidationError(
+                parameter="memory_fraction", value=fraction, why="it is a share, at most 1"
+            )
+        if self.memory_bytes is not None:
+            raise ValidationError(
+                parameter="memory_fraction", value=fraction, why="memory_bytes is given as well"
             )
 
     def _check_durations(self) -> None:
@@ -139,12 +182,15 @@ class ResolvedLimits:
     max_step_tokens: int
 
 
-def resolve(config: EngineConfig, model: ModelSpec) -> ResolvedLimits:
-    """Work out the numbers that depend on the model.
+def plan_pools(
+    config: EngineConfig, model: ModelSpec, memory: DeviceMemory | None = None
+) -> MemoryPlan:
+    """Size slots and pages for a model.
 
     Raises:
         ValidationError: ``max_model_len`` beyond the model's, no slot or page for a model that
             needs them, or some for a model that has no use for them.
+        NotEnoughMemory: one turn doesn't fit into the memory, or what was asked for doesn't.
     """
     length = model.max_model_len if config.max_model_len is None else config.max_model_len
     if length > model.max_model_len:
@@ -153,28 +199,31 @@ def resolve(config: EngineConfig, model: ModelSpec) -> ResolvedLimits:
             value=length,
             why=f"{model.name} holds at most {model.max_model_len} tokens",
         )
-    pages_each = -(-min(length, _DEFAULT_CONTEXT) // config.page_size)
-    return ResolvedLimits(
-        num_slots=_pool(
-            "num_slots", config.num_slots, model, model.uses_slots, config.max_num_seqs
-        ),
-        num_pages=_pool(
-            "num_pages", config.num_pages, model, model.uses_pages, config.max_num_seqs * pages_each
-        ),
+    asked = PoolRequest(
+        model=model,
+        num_slots=config.num_slots,
+        num_pages=config.num_pages,
         page_size=config.page_size,
         max_model_len=length,
+        turn_must_fit=min(length, USUAL_CONTEXT) if config.max_model_len is None else length,
+        max_num_seqs=config.max_num_seqs,
+        max_sessions=config.max_sessions,
+        memory_bytes=config.memory_bytes,
+        memory_fraction=config.memory_fraction,
+    )
+    return plan_memory(asked, memory)
+
+
+def resolve(
+    config: EngineConfig, model: ModelSpec, memory: DeviceMemory | None = None
+) -> ResolvedLimits:
+    """The numbers that depend on the model and on the memory; errors as :func:`plan_pools`."""
+    plan = plan_pools(config, model, memory)
+    return ResolvedLimits(
+        num_slots=plan.num_slots,
+        num_pages=plan.num_pages,
+        page_size=config.page_size,
+        max_model_len=plan.max_model_len,
         max_rows=config.max_num_seqs,
         max_step_tokens=config.max_num_batched_tokens,
     )
-
-
-def _pool(name: str, given: int | None, model: ModelSpec, used: bool, default: int) -> int:
-    if given is None:
-        return default if used else 0
-    if used and not given:
-        raise ValidationError(parameter=name, value=0, why=f"{model.name} needs at least 1")
-    if given and not used:
-        raise ValidationError(
-            parameter=name, value=given, why=f"{model.name} has no use for any; leave it out"
-        )
-    return given

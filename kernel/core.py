@@ -7,6 +7,7 @@ from typing import final
 from kernel.active_turn import SessionLimits
 from kernel.actor import Address
 from kernel.config import EngineConfig, resolve
+from kernel.device_memory import AskMemory
 from kernel.dispatcher import Dispatcher
 from kernel.door import Door
 from kernel.environment import Environment
@@ -48,20 +49,30 @@ class Core:
         device: allocated here, closed by whoever opened it.
         environment: the world.
         probe: where events go.
+        memory: asked for what the pools may take; ``None``: they are sized without regard to it.
 
     Raises:
         ValidationError: the configuration doesn't fit the model.
+        NotEnoughMemory: a turn, or what was asked for, doesn't fit into the memory.
     """
 
     def __init__(
-        self, config: EngineConfig, device: Device, environment: Environment, probe: Probe
+        self,
+        config: EngineConfig,
+        device: Device,
+        environment: Environment,
+        probe: Probe,
+        *,
+        memory: AskMemory | None = None,
     ) -> None:
         self.config = config
         self.device = device
         self.model = device.model
         self.environment = environment
         self.probe = probe
-        resolved = resolve(config, self.model)
+        length = config.max_model_len or self.model.max_model_len
+        sizes = (config.max_num_seqs, config.max_num_batched_tokens, length)
+        resolved = resolve(config, self.model, memory and memory(*sizes))
         self.limits = DeviceLimits(
             resolved.num_slots,
             resolved.num_pages,

@@ -8,22 +8,28 @@ from typing import Literal, TypedDict, Unpack, cast
 
 import anyio
 import anyio.lowlevel
+import attrs
 import structlog
 
 from kernel import checks
 from kernel.actor import Address
+from kernel.chat import Prompt
+from kernel.constraining import constraint_for
+from kernel.conversation import Composing, chat_in
 from kernel.core import Core
 from kernel.detokenizer import IncrementalDetokenizer
 from kernel.errors import QueueFull, RequestExists, ValidationError, WrongContext
 from kernel.ids import SessionId, TurnId, session_custodian
+from kernel.logit_rules import LogitRules
 from kernel.messages import CancelTurn, InterruptTurn, SessionMessage
 from kernel.output_buffer import TurnOutput
 from kernel.params import SamplingParams
 from kernel.reply import Reply
+from kernel.request_rules import SpecialText, check_vocabulary, rules_of
 from kernel.sampling_key import request_seed
 from kernel.session import SessionActor
 from kernel.shell import Shell
-from kernel.step import Tokenizer
+from kernel.step import OpenedDevice, Tokenizer
 from kernel.turn import TurnRequest
 from ownership import CustodianId
 
@@ -55,10 +61,14 @@ class RequestOptions(TypedDict, total=False):
 class Desk:
     """Makes requests out for one engine; every call is synchronous."""
 
-    def __init__(self, core: Core, shell: Shell, tokenizer: Tokenizer | None) -> None:
+    def __init__(self, core: Core, shell: Shell, opened: OpenedDevice | None) -> None:
+        """With a bare device (``None``) prompts are token ids."""
         self.core = core
         self._shell = shell
-        self._tokenizer = tokenizer
+        self._tokenizer = None if opened is None else opened.tokenizer
+        self._constraints = None if opened is None else opened.constraints
+        self.chat = None if opened is None else opened.chat
+        self._opening_ids = () if opened is None else opened.opening_ids
         self._requests: dict[TurnId, tuple[TurnRequest, Address[SessionMessage]]] = {}
         self._thread = threading.get_ident()
         self._process = os.getpid()
@@ -93,13 +103,19 @@ class Desk:
             )
         return self._tokenizer
 
+    @property
+    def default_params(self) -> SamplingParams:
+        """What a request without parameters is sampled by: the model's own, or ours."""
+        return self.core.model.default_params or SamplingParams()
+
     def make_request(
         self,
         kind: Literal["generate", "append"],
-        prompt: str | Sequence[int],
+        prompt: Prompt,
         params: SamplingParams | None = None,
         *,
         wait: bool = False,
+        is_one_shot: bool = False,
         **options: Unpack[RequestOptions],
     ) -> TurnRequest:
         """Check a request and give it its output; nothing is submitted yet.
@@ -108,12 +124,12 @@ class Desk:
             ValidationError: a parameter or the prompt can't be served.
         """
         core = self.check_context()
-        params = SamplingParams() if params is None else params
+        params = self.default_params if params is None else params
         checks.instance("params", params, SamplingParams)
         for stop in params.stop:
             checks.encodable("stop", stop)
-        if params.stop_token_ids:
-            self._check_vocabulary("stop_token_ids", params.stop_token_ids)
+        can_constrain = self._constraints is not None
+        rules = rules_of(params, core.model, lambda: self.tokenizer, can_constrain=can_constrain)
         checks.truth("wait", wait)
         _check_options(options)
         turn = TurnId(options.get("request_id") or self.fresh_id("req", self._requests))
@@ -123,11 +139,17 @@ class Desk:
             clock=core.environment.clock,
             on_end=partial(self.forget, turn),
             watch_reader=options.get("stall_timeout_s") is not None,
+            reports_logprobs=params.logprobs is not None,
         )
+        composing = self._composing(prompt, answers=kind == "generate")
+        if composing is not None and is_one_shot:
+            composing.compose(None, ())
         return TurnRequest(
             id=turn,
             kind=kind,
-            tokens=self._token_ids(prompt),
+            tokens=self._token_ids(prompt) if composing is None else composing.token_ids,
+            opening_ids=self._opening_ids if isinstance(prompt, str) else (),
+            composing=composing,
             params=params,
             output=output,
             accepted=Reply(),
@@ -138,8 +160,27 @@ class Desk:
             timeout_s=options.get("timeout_s"),
             stall_timeout_s=options.get("stall_timeout_s"),
             seed=request_seed(core.config.seed, turn),
+            rules=rules,
             context=dict(structlog.contextvars.get_contextvars()),
         )
+
+    async def constrain(self, request: TurnRequest) -> None:
+        """Give a request the constraint of its form of output, if it has one. Cancel-safe.
+
+        Raises:
+            ValidationError: the form can't be compiled, or what compiles it isn't installed.
+        """
+        params, wanted = request.params, request.params.structured_outputs
+        if wanted is None or self._constraints is None:
+            return
+        eos = () if params.ignore_eos else self.core.model.eos_token_ids
+        constraint = await constraint_for(
+            self._constraints,
+            wanted,
+            stop_ids=frozenset((*eos, *params.stop_token_ids)),
+            min_tokens=params.min_tokens,
+        )
+        request.rules = attrs.evolve(request.rules or LogitRules(), constraint=constraint)
 
     def enter(self, request: TurnRequest, session: Address[SessionMessage]) -> None:
         """Count a request, or refuse it at once.
@@ -154,7 +195,7 @@ class Desk:
         core.door.check_open()
         if request.id in self._requests or core.holds_turn(request.id):
             raise RequestExists(request_id=request.id)
-        core.door.enter(request.id, len(request.tokens))
+        core.door.enter(request.id, request.expected_tokens)
         self._requests[request.id] = request, session
         if core.probe.enabled:
             core.probe.bind_turn(request.id, request.context)
@@ -218,11 +259,17 @@ class Desk:
         if not params.stop and (self._tokenizer is None or not params.detokenize):
             return None
         return IncrementalDetokenizer(
-            self.tokenizer,
+            self.tokenizer if params.skip_special_tokens else SpecialText(self.tokenizer),
             stop=params.stop,
             include_stop=params.include_stop_str_in_output,
             min_tokens=params.min_tokens,
         )
+
+    def _composing(self, prompt: Prompt, *, answers: bool) -> Composing | None:
+        chat = chat_in(prompt, self.chat)
+        if chat is None or self.chat is None:
+            return None
+        return Composing(chat, self.chat, answers)
 
     def _token_ids(self, prompt: object) -> Sequence[int]:
         if isinstance(prompt, str):
@@ -233,17 +280,8 @@ class Desk:
             why = f"it must be a sequence of token ids or a str, not {type(prompt).__name__}"
             raise ValidationError(parameter="prompt", value=prompt, why=why)
         tokens = checks.token_ids("prompt", cast("Sequence[object]", prompt))
-        self._check_vocabulary("prompt", tokens)
+        check_vocabulary("prompt", tokens, self.core.model)
         return tokens
-
-    def _check_vocabulary(self, parameter: str, tokens: Sequence[int]) -> None:
-        model = self.core.model
-        if tokens and max(tokens) >= model.vocab_size:
-            raise ValidationError(
-                parameter=parameter,
-                value=max(tokens),
-                why=f"a token id of {model.name} is 0 to {model.vocab_size - 1}",
-            )
 
 
 _MOST_PRIORITY = 1_000_000

@@ -127,7 +127,10 @@ class IncrementalDetokenizer:
         decode = self.tokenizer.decode
         self._window.append(token)
         text = decode(self._window)
-        if text == self._known and not decode((token,)):
+        # A first token without text may be the space that is stripped from a first word: what
+        # comes next looks different with it.
+        may_lead = not text and len(self._window) <= _WINDOW_KEPT
+        if text == self._known and not decode((token,)) and not may_lead:
             self._window.pop()  # a special token: no text, and of no help to the next one
             return
         kept = len(self._known) - self._unstable

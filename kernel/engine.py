@@ -7,9 +7,12 @@ from functools import partial
 from typing import Any, Self, Unpack
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
+import attrs
 
 from kernel import checks, inspection
+from kernel.chat import Prompt
 from kernel.config import EngineConfig
 from kernel.core import Core
 from kernel.desk import Desk, RequestOptions
@@ -18,6 +21,7 @@ from kernel.errors import EngineClosed, ModelError, RequestAborted, ValidationEr
 from kernel.generation import Generation
 from kernel.ids import SessionId, TurnId
 from kernel.interrupts import protect_from_keyboard_interrupt
+from kernel.loading import LoadProgress, OnProgress, no_progress
 from kernel.opening import make_probe, open_device
 from kernel.outputs import EngineStats, Health, RequestOutput, SessionInfo
 from kernel.params import SamplingParams
@@ -36,11 +40,11 @@ class Engine:
     Open it with :meth:`Engine.open`; all methods are called from the task tree of its event loop.
     """
 
-    def __init__(self, core: Core, shell: Shell, tokenizer: Tokenizer | None) -> None:
+    def __init__(self, core: Core, shell: Shell, opened: OpenedDevice | None) -> None:
         """Not for callers; use :meth:`Engine.open`."""
         self.core = core
         self._shell = shell
-        self._desk = Desk(core, shell, tokenizer)
+        self._desk = Desk(core, shell, opened)
 
     @classmethod
     @asynccontextmanager
@@ -51,6 +55,7 @@ class Engine:
         device: Device | OpenedDevice | None = None,
         logger: Any = None,
         environment: Environment | None = None,
+        progress: OnProgress = no_progress,
     ) -> AsyncGenerator[Self, None]:
         """Open an engine for the length of an ``async with`` block.
 
@@ -61,9 +66,12 @@ class Engine:
             logger: structlog logger for the events; with ``config.log_events`` and none given,
                 ``structlog.get_logger()`` as the application has configured it.
             environment: clock, order and ids; for tests and simulation.
+            progress: told how far the loading of the model is, on the thread that loads it; use
+                ``anyio.from_thread.run_sync`` to get back. Cancelling the opening ends the loading.
 
         Raises:
             ModelError: the model can't be opened.
+            NotEnoughMemory: the model, or one turn of it, doesn't fit into the memory.
             ValidationError: the configuration contradicts itself or the model.
             EngineClosed: at the end of the block: the dispatcher's own task was cancelled.
         """
@@ -72,17 +80,19 @@ class Engine:
         environment = environment or Environment()
         opened = device if isinstance(device, OpenedDevice) else None
         if device is None:
-            opened = await anyio.to_thread.run_sync(partial(open_device, config))
+            tell = partial(_unless_cancelled, progress)
+            opened = await anyio.to_thread.run_sync(partial(open_device, config, tell))
         backend = opened.device if opened is not None else device
-        tokenizer = opened.tokenizer if opened is not None else None
         if backend is None or isinstance(backend, OpenedDevice):
             raise ModelError(f"no device for {config.device!r}")
         failed: BaseException | None = None
         is_cancelled = False
         try:
-            core = Core(config, backend, environment, make_probe(config, logger, environment))
+            probe = make_probe(config, logger, environment)
+            ask_memory = opened.memory if opened is not None else None
+            core = Core(config, backend, environment, probe, memory=ask_memory)
             shell = Shell(core)
-            engine = cls(core, shell, tokenizer)
+            engine = cls(core, shell, opened)
             async with anyio.create_task_group() as tasks:
                 try:
                     await tasks.start(shell.run)
@@ -108,7 +118,7 @@ class Engine:
 
     def stream(
         self,
-        prompt: str | Sequence[int],
+        prompt: Prompt,
         params: SamplingParams | None = None,
         **options: Unpack[RequestOptions],
     ) -> RunningTurn:
@@ -117,19 +127,19 @@ class Engine:
         Leaving the block early cancels the request.
 
         Args:
-            prompt: text, or token ids.
-            params: sampling; the defaults of :class:`SamplingParams`.
+            prompt: text, token ids, or the messages of a conversation.
+            params: sampling; :meth:`Engine.default_params` by default.
             options: see :class:`RequestOptions`.
         """
         if options:
             # In untyped code "wait" would be taken for the session's.
             checks.known_names(options, RequestOptions.__annotations__, of="a request")
-        request = self._desk.make_request("generate", prompt, params, **options)
+        request = self._desk.make_request("generate", prompt, params, is_one_shot=True, **options)
         return RunningTurn(self._desk, request, self._desk.submit_one_shot, session_id=None)
 
     async def complete(
         self,
-        prompt: str | Sequence[int],
+        prompt: Prompt,
         params: SamplingParams | None = None,
         **options: Unpack[RequestOptions],
     ) -> RequestOutput:
@@ -139,7 +149,7 @@ class Engine:
 
     def generate(
         self,
-        prompt: str | Sequence[int],
+        prompt: Prompt,
         params: SamplingParams | None = None,
         **options: Unpack[RequestOptions],
     ) -> Generation:
@@ -151,7 +161,7 @@ class Engine:
 
     async def map(
         self,
-        prompts: Sequence[str | Sequence[int]],
+        prompts: Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         concurrency: int = 64,
@@ -160,7 +170,7 @@ class Engine:
         """Complete many prompts, at most ``concurrency`` at once; results in order of prompts.
 
         Args:
-            prompts: texts or token ids.
+            prompts: texts, token ids, or conversations.
             params: one for all, or one for each.
             concurrency: requests under way at once, at least 1.
             on_result: called with (index, result) as each ends, for a progress bar.
@@ -248,6 +258,20 @@ class Engine:
 
     # Looking in
 
+    def default_params(self, **given: Any) -> SamplingParams:
+        """The model's own sampling parameters, with what is given in place of theirs.
+
+        A request without parameters is sampled by ``default_params()``: what the model's
+        generation_config.json says, else the defaults of :class:`SamplingParams`. A
+        ``SamplingParams(...)`` of the caller's is taken as it is, whole: its unset fields have the
+        defaults of the class, and the model's file has no say in it.
+
+        Raises:
+            ValidationError: an unknown name, a bad value, or one that contradicts the model's.
+        """
+        checks.known_names(given, attrs.fields_dict(SamplingParams), of="SamplingParams")
+        return attrs.evolve(self._desk.default_params, **given)
+
     @property
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer.
@@ -313,11 +337,17 @@ class Engine:
             self._shell.stop(join_timeout_s=left_s)
 
 
+def _unless_cancelled(progress: OnProgress, now: LoadProgress) -> None:
+    """On the loading thread: a cancelled opening must not wait for all of a large model."""
+    anyio.from_thread.check_cancelled()
+    progress(now)
+
+
 def _params_for(
     prompts: Sequence[object], params: SamplingParams | Sequence[SamplingParams] | None
-) -> Sequence[SamplingParams]:
+) -> Sequence[SamplingParams | None]:
     if params is None or isinstance(params, SamplingParams):
-        return [params or SamplingParams()] * len(prompts)
+        return [params] * len(prompts)
     if len(params) != len(prompts):
         raise ValidationError(
             parameter="params",

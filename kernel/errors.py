@@ -15,6 +15,7 @@ __all__ = [
     "EngineClosed",
     "EngineFault",
     "ModelError",
+    "NotEnoughMemory",
     "NotFinished",
     "NotSubmitted",
     "Overloaded",
@@ -24,6 +25,7 @@ __all__ = [
     "RequestAborted",
     "RequestExists",
     "RequestTimeout",
+    "SamplingError",
     "ServerError",
     "SessionBusy",
     "SessionClosed",
@@ -99,6 +101,15 @@ class PromptTooLong(ValidationError):
         )
 
 
+class NotEnoughMemory(ClientError):
+    """The model, or one turn of it, doesn't fit into the memory that there is."""
+
+    def __init__(self, *, needed_bytes: int, available_bytes: int, why: str) -> None:
+        self.needed_bytes = needed_bytes
+        self.available_bytes = available_bytes
+        super().__init__(f"not enough memory: {why}")
+
+
 class SessionNotFound(ClientError):
     """No session has this id."""
 
@@ -143,6 +154,22 @@ class TurnNotFound(ClientError):
         self.turn_id = turn_id
         named = "turn" if turn_id is None else f"turn {turn_id}"
         super().__init__(f"session {session_id!r} has no running or last finished {named}")
+
+
+class SamplingError(ClientError):
+    """No token could be drawn for this turn: what its own parameters brought along is at fault.
+
+    A logits processor or a constraint raised (``__cause__`` is what it raised), or the parameters
+    left no token to draw. The session is where it was before the turn; other turns went on.
+    """
+
+    def __init__(self, *, request_id: str, why: str) -> None:
+        self.request_id = request_id
+        self.why = why
+        super().__init__(
+            f"request {request_id!r} could not draw a token: {why}; the turn was rolled back,"
+            " change its parameters and submit it again"
+        )
 
 
 class TooLate(ClientError):

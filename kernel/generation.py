@@ -2,7 +2,7 @@
 
 from typing import Self
 
-from kernel.outputs import CompletionOutput, RequestOutput
+from kernel.outputs import CompletionOutput, RequestOutput, TokenLogprobs
 from kernel.request import RunningTurn
 
 __all__ = ["Generation"]
@@ -21,6 +21,7 @@ class Generation:
         self._is_over = False
         self._text = ""
         self._tokens: tuple[int, ...] = ()
+        self._logprobs: tuple[TokenLogprobs, ...] | None = None
 
     def __aiter__(self) -> Self:
         return self
@@ -42,9 +43,13 @@ class Generation:
             return self._turn.result
         self._text += delta.text
         self._tokens += delta.token_ids
+        if delta.logprobs is not None:
+            self._logprobs = (*(self._logprobs or ()), *delta.logprobs)
         return RequestOutput(
             request_id=self._turn.request_id,
-            outputs=(CompletionOutput(text=self._text, token_ids=self._tokens),),
+            outputs=(
+                CompletionOutput(text=self._text, token_ids=self._tokens, logprobs=self._logprobs),
+            ),
             finished=False,
         )
 

@@ -151,4 +151,5 @@ def _row(planned: PlannedRow, place: Placement) -> StepRow:
         place.pages,
         PageCopy(tail.source, tail.target) if tail is not None else None,
         planned.sampling,
+        planned.scoring,
     )

@@ -20,6 +20,7 @@ __all__ = [
     "CancelReason",
     "CancelTurn",
     "CloseSession",
+    "Composed",
     "Continue",
     "Down",
     "EndReason",
@@ -72,6 +73,15 @@ class StartTurn:
 
     carries: ClassVar[tuple[str, ...]] = ()
     request: TurnRequest
+
+
+@attrs.frozen
+class Composed:
+    """The messages of the turn that is first in the queue have become tokens, or can't."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    turn: TurnId
+    error: BaseException | None = None
 
 
 @attrs.frozen
@@ -178,6 +188,7 @@ class GiveUp:
 
 SessionMessage = (
     StartTurn
+    | Composed
     | CancelTurn
     | InterruptTurn
     | StopFound

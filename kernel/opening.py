@@ -9,6 +9,7 @@ import structlog
 from kernel.config import EngineConfig
 from kernel.environment import Environment
 from kernel.errors import ValidationError
+from kernel.loading import OnProgress, no_progress
 from kernel.probe import EventProbe, NullProbe, Probe
 from kernel.step import DeviceFactory, OpenedDevice
 
@@ -18,8 +19,12 @@ DEVICES = "tenure.devices"
 """Entry-point group in which devices are found by name."""
 
 
-def open_device(config: EngineConfig) -> OpenedDevice:
+def open_device(config: EngineConfig, progress: OnProgress = no_progress) -> OpenedDevice:
     """Open the device that ``config.device`` names. Blocks while the model is loaded.
+
+    Args:
+        config: names device, model and number types.
+        progress: told how far the loading is, on this thread.
 
     Raises:
         ValidationError: no such device is installed.
@@ -32,7 +37,13 @@ def open_device(config: EngineConfig) -> OpenedDevice:
             parameter="device", value=config.device, why=f"no such device is installed; use {known}"
         )
     factory: DeviceFactory = next(iter(found)).load()
-    return factory(model=config.model, device=config.device, dtype=config.dtype)
+    return factory(
+        model=config.model,
+        device=config.device,
+        dtype=config.dtype,
+        state_dtype=config.state_dtype,
+        progress=progress,
+    )
 
 
 def make_probe(config: EngineConfig, logger: Any, environment: Environment) -> Probe:

@@ -8,14 +8,14 @@ Text is decoded at the edge: by the caller when it reads, or, when there are sto
 by the dispatcher between two handlers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import final
 
 import anyio
 import attrs
 
 from kernel.detokenizer import IncrementalDetokenizer, StopHit
-from kernel.outputs import Delta, FinishReason, Usage
+from kernel.outputs import Delta, FinishReason, TokenLogprobs, Usage
 
 __all__ = ["TurnEnd", "TurnOutput"]
 
@@ -42,6 +42,7 @@ class TurnOutput:
         clock: seconds; used for the timings that the caller is told.
         on_end: called once, when the end has been written.
         watch_reader: note since when output lies unread, for a stall deadline.
+        reports_logprobs: each token comes with log-probabilities.
     """
 
     def __init__(
@@ -52,8 +53,13 @@ class TurnOutput:
         clock: Callable[[], float],
         on_end: Callable[[], None],
         watch_reader: bool = False,
+        reports_logprobs: bool = False,
     ) -> None:
         self.tokens: list[int] = []
+        self.logprobs: list[TokenLogprobs] | None = [] if reports_logprobs else None
+        """One for each of ``tokens``."""
+        self.prompt_logprobs: list[TokenLogprobs | None] = []
+        """One for each token of the input that has been absorbed, where they were asked for."""
         self.decode_early = decode_early
         self.submitted_at = clock()
         self.admitted_at: float | None = None
@@ -94,6 +100,17 @@ class TurnOutput:
         if event is not None and self._delta_readers:
             event.set()
             self._event = None
+
+    def push_scores(self, found: TokenLogprobs | None) -> None:
+        """Append what was asked for of the token that is pushed next."""
+        if self.logprobs is not None and found is not None:
+            self.logprobs.append(found)
+
+    def score_prompt(self, place: int, found: Sequence[TokenLogprobs]) -> None:
+        """Take in log-probabilities of the input's tokens from ``place`` on; before it is a gap."""
+        scored = self.prompt_logprobs
+        scored.extend([None] * (place - len(scored)))
+        scored.extend(found)
 
     def finish(self, end: TurnEnd) -> None:
         """Write the end; a second one is ignored."""
@@ -229,7 +246,9 @@ class TurnOutput:
         text = "".join(self._pieces) + last
         self._pieces.clear()
         self._text.append(text)
-        tokens = tuple(self.tokens[self.delivered : upto])
+        new = slice(self.delivered, upto)
+        tokens = tuple(self.tokens[new])
+        logprobs = None if self.logprobs is None else tuple(self.logprobs[new])
         self.delivered = upto
         self.unread_since = None
-        return Delta(text, tokens, reason)
+        return Delta(text, tokens, reason, logprobs)

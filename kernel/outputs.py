@@ -1,5 +1,6 @@
 """What callers get back: deltas, results, and views of sessions and of the engine."""
 
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import attrs
@@ -10,14 +11,31 @@ __all__ = [
     "EngineStats",
     "FinishReason",
     "Health",
+    "Logprob",
     "RequestOutput",
     "SessionInfo",
     "Timings",
+    "TokenLogprobs",
     "Usage",
 ]
 
 FinishReason = Literal["stop", "length", "abort", "timeout", "error", "interrupt"]
 """Why a turn ended; ``"interrupt"``: by its session, with what was generated so far kept."""
+
+
+@attrs.frozen
+class Logprob:
+    """How likely the model itself held one token, before any parameter of the sampling."""
+
+    logprob: float
+    """Natural logarithm of its probability."""
+    rank: int
+    """1 is the likeliest; among equals the lowest id comes first."""
+
+
+TokenLogprobs = Mapping[int, Logprob]
+"""By token id, for one position: the likeliest ones that were asked for, likeliest first, then the
+token that stands there if it is none of them."""
 
 
 @attrs.frozen
@@ -31,6 +49,8 @@ class Delta:
     token_ids: tuple[int, ...]
     finish_reason: FinishReason | None = None
     """Set on the last delta of a turn."""
+    logprobs: tuple[TokenLogprobs, ...] | None = None
+    """One for each of ``token_ids``, where ``SamplingParams.logprobs`` asked for them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -73,6 +93,17 @@ class CompletionOutput:
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
     """The stop string or stop token id that ended it; ``None`` for end of sequence and others."""
+    logprobs: tuple[TokenLogprobs, ...] | None = None
+    """One for each of ``token_ids``, where ``SamplingParams.logprobs`` asked for them."""
+
+    @property
+    def cumulative_logprob(self) -> float | None:
+        """The logarithm of the probability of all of it, as far as the model is concerned."""
+        if self.logprobs is None:
+            return None
+        return sum(
+            found[token].logprob for token, found in zip(self.token_ids, self.logprobs, strict=True)
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -84,10 +115,17 @@ class RequestOutput:
     """``None`` for a one-shot request."""
     prompt_token_ids: tuple[int, ...] = ()
     """The new input of this turn, without the session's history."""
+    prompt_logprobs: Sequence[TokenLogprobs | None] | None = None
+    """One for each of ``prompt_token_ids``, where ``SamplingParams.prompt_logprobs`` asked for
+    them. ``None`` for the first token of a session, which nothing comes before, and for tokens that
+    were not computed in this turn."""
     outputs: tuple[CompletionOutput, ...] = (CompletionOutput(),)
     finished: bool = True
     usage: Usage = Usage()
     timings: Timings = Timings()
+    history_differs: bool = False
+    """In a session of messages: the model's template would write the earlier messages otherwise
+    than the log holds them (thoughts dropped, another date). The log stands."""
 
     @property
     def num_cached_tokens(self) -> int:

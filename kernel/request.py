@@ -11,9 +11,15 @@ from typing import Literal, Self
 from kernel import checks
 from kernel.actor import Address
 from kernel.desk import CALLER, Desk
-from kernel.errors import NotFinished, NotSubmitted, RequestExists, SessionClosed
+from kernel.errors import (
+    NotFinished,
+    NotSubmitted,
+    RequestAborted,
+    RequestExists,
+    SessionClosed,
+)
 from kernel.messages import CancelTurn, InterruptTurn, SessionMessage, StartTurn
-from kernel.outputs import CompletionOutput, Delta, RequestOutput, Timings
+from kernel.outputs import CompletionOutput, Delta, RequestOutput, Timings, TokenLogprobs
 from kernel.reply import Reply
 from kernel.turn import TurnRequest
 
@@ -45,6 +51,7 @@ class RunningTurn:
         self._session_id = session_id
         self._on_exit: Literal["rollback", "keep"] = on_exit
         self._is_entered = False
+        self._is_cancelled = False
         self._session: Address[SessionMessage] | None = None
         self._result: RequestOutput | None = None
 
@@ -77,7 +84,8 @@ class RunningTurn:
 
         Raises:
             SessionBusy: the session runs another turn, and ``wait`` was not asked for.
-            ValidationError: the prompt is empty or can never fit.
+            ValidationError: the prompt is empty or can never fit, or the form of output that is
+                asked for can't be compiled.
             Overloaded: a bound of the engine is reached.
             RequestExists: the id is in use, or this turn was submitted before.
             EngineClosed: the engine takes no more work.
@@ -88,6 +96,11 @@ class RunningTurn:
             raise RequestExists(request_id=self.request_id)
         self._is_entered = True
         self._request.output.submitted_at = self._core.dispatcher.now()
+        if self._request.params.structured_outputs is not None:
+            await self._desk.constrain(self._request)
+            if self._is_cancelled:
+                why = "it was cancelled before it was submitted"
+                raise RequestAborted(request_id=self.request_id, why=why)
         self._session = self._submit(self._request)
         self._core.dispatcher.post(self._session, StartTurn(self._request), CALLER)
         try:
@@ -176,7 +189,10 @@ class RunningTurn:
 
     def _leave(self, how: Literal["rollback", "keep"]) -> None:
         output = self._request.output
-        if output.end is not None or self._session is None:
+        if self._session is None:
+            self._is_cancelled = self._is_entered
+            return
+        if output.end is not None:
             return
         self._desk.check_context()
         if how == "keep":
@@ -195,17 +211,29 @@ class RunningTurn:
             request_id=request.id,
             session_id=self._session_id,
             prompt_token_ids=tuple(request.tokens),
+            prompt_logprobs=self._prompt_logprobs(),
             outputs=(
                 CompletionOutput(
                     text=self._request.output.final_text(),
                     token_ids=tokens,
                     finish_reason=end.reason,
                     stop_reason=end.stop_reason,
+                    logprobs=(
+                        None if output.logprobs is None else tuple(output.logprobs[: end.kept])
+                    ),
                 ),
             ),
             usage=output.usage,
             timings=self._timings(),
+            history_differs=request.history_differs,
         )
+
+    def _prompt_logprobs(self) -> tuple[TokenLogprobs | None, ...] | None:
+        request = self._request
+        if request.params.prompt_logprobs is None:
+            return None
+        scored = request.output.prompt_logprobs
+        return (*scored, *[None] * (len(request.tokens) - len(scored)))
 
     def _timings(self) -> Timings:
         output = self._request.output

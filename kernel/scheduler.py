@@ -18,6 +18,7 @@ from kernel.door import Door
 from kernel.errors import EngineFault, StepError
 from kernel.flight import Counters, Flight
 from kernel.ids import GPU_POOL, SCHEDULER, TurnId
+from kernel.landing import count_absorbed, draw_error, take_scores
 from kernel.messages import (
     Cancel,
     Continue,
@@ -39,7 +40,7 @@ from kernel.messages import (
 )
 from kernel.policies import Policy, TurnFacts
 from kernel.roster import Roster
-from kernel.step import DeviceLimits, StepDone, StepReport
+from kernel.step import DeviceLimits, RowFault, RowOutcome, RowScores, StepDone, StepReport
 from kernel.turn import OpenTurn, TurnState
 from kernel.workload import Workload
 from ownership import (
@@ -217,12 +218,11 @@ class Scheduler(Actor[SchedulerMessage]):
         self.flight = None
         if isinstance(report, StepDone):
             self._work.take_back(flight, Absorbed(flight.absorbs))
-            self._counters.generated_tokens += sum(token is not None for token in report.tokens)
-            for turn, absorbed, token in zip(
+            for turn, absorbed, outcome in zip(
                 flight.turns, flight.absorbs, report.tokens, strict=True
             ):
                 try:
-                    self._judge(turn, absorbed, token)
+                    self._judge(turn, absorbed, outcome)
                 except Exception as error:
                     fault = EngineFault(actor=SCHEDULER, why=repr(error))
                     fault.__cause__ = error
@@ -238,29 +238,31 @@ class Scheduler(Actor[SchedulerMessage]):
         elif turn.state is not TurnState.ENDED:
             self._work.fail(turn, error)
 
-    def _judge(self, turn: OpenTurn, absorbed: int, token: int | None) -> None:
-        self._count_absorbed(turn, absorbed)
+    def _judge(self, turn: OpenTurn, absorbed: int, outcome: RowOutcome) -> None:
+        start = turn.position
+        count_absorbed(turn, absorbed, self._counters)
+        token: int | None = None
+        is_last = False
+        if outcome is None or isinstance(outcome, int):
+            token = outcome
+        elif isinstance(outcome, RowScores):
+            token, is_last = take_scores(turn, start, outcome), outcome.is_last
+        self._counters.generated_tokens += token is not None
         turn.has_landed = True
         if turn.cancelled:
             self._work.drop(turn)
             return
-        if token is not None and self._take_token(turn, token):
+        if token is not None and self._take_token(turn, token, is_last):
             return
         if turn.interrupt_reason is not None:
             self._end_interrupted(turn)
-        elif token is None and turn.position == turn.target and not turn.draws:
-            self._reach_target(turn)
+        elif token is None:
+            if isinstance(outcome, RowFault):
+                self._work.fail(turn, draw_error(turn, outcome))
+            elif turn.position == turn.target and not turn.draws:
+                self._reach_target(turn)
 
-    def _count_absorbed(self, turn: OpenTurn, absorbed: int) -> None:
-        start = turn.position
-        turn.position = position = start + absorbed
-        if start < turn.absorbed_before:
-            again = min(position, turn.absorbed_before) - start
-            turn.output.recomputed_tokens += again
-            self._counters.recomputed_tokens += again
-        turn.absorbed_before = max(turn.absorbed_before, position)
-
-    def _take_token(self, turn: OpenTurn, token: int) -> bool:
+    def _take_token(self, turn: OpenTurn, token: int, is_last: bool) -> bool:
         """Append a drawn token; True when it ended the turn."""
         new, output = turn.new, turn.output
         new.append(token)
@@ -269,9 +271,9 @@ class Scheduler(Actor[SchedulerMessage]):
         if output.decode_early:
             self.system.at_the_edge(partial(self._look_for_stop, turn))
         generated = len(new) - turn.input_len
-        if turn.interrupt_reason is None and (is_stop or generated >= turn.max_tokens):
-            if is_stop:
-                self._work.finish(turn, "stop", token, generated)
+        if turn.interrupt_reason is None and (is_stop or is_last or generated >= turn.max_tokens):
+            if is_stop or is_last:
+                self._work.finish(turn, "stop", token if is_stop else None, generated)
             else:
                 self._work.finish(turn, "length", None, generated)
             return True

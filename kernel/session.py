@@ -10,6 +10,7 @@ A one-shot request is a session of one turn that closes itself.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, assert_never, final
 
 import attrs
@@ -34,6 +35,7 @@ from kernel.messages import (
     Cancel,
     CancelTurn,
     CloseSession,
+    Composed,
     Continue,
     Down,
     EndReason,
@@ -128,7 +130,7 @@ class SessionActor(Actor[SessionMessage]):
         if self.is_closed:
             return "closed"
         if self.active is None:
-            return "idle"
+            return "queued" if self.waiting else "idle"
         return "queued" if self.active.request.output.admitted_at is None else "running"
 
     def handle(self, message: Consume[SessionMessage], /) -> None:  # noqa: C901  one case a message
@@ -136,6 +138,8 @@ class SessionActor(Actor[SessionMessage]):
         match message:
             case StartTurn():
                 self._arrive(message.request)
+            case Composed():
+                self._start_composed(message)
             case TurnFinished():
                 self._finished(message)
             case CancelTurn():
@@ -209,6 +213,8 @@ class SessionActor(Actor[SessionMessage]):
 
     def _arrive(self, request: TurnRequest) -> None:
         active = self.active
+        if active is None and self._is_composed_first(request):
+            return
         if active is None:
             self._start(request)
         elif request.wait or active.is_interrupted:
@@ -216,6 +222,56 @@ class SessionActor(Actor[SessionMessage]):
         else:
             busy = SessionBusy(session_id=self.session_id, turn_id=active.id)
             self.waiting.turn_away(request, busy)
+
+    def _is_composed_first(self, request: TurnRequest) -> bool:
+        """Have messages composed; what comes meanwhile finds the session busy with them."""
+        first = self.waiting.first
+        if first is None:
+            if not request.awaits_tokens(len(self.state.log)):
+                return False
+            self._deadlines.wake()
+            self.waiting.hold(request)
+            self._compose_first()
+        elif request.wait:
+            self.waiting.add(request)
+        else:
+            meanwhile = SessionBusy(session_id=self.session_id, turn_id=first.id)
+            self.waiting.turn_away(request, meanwhile)
+        return True
+
+    def _compose_first(self) -> bool:
+        """Have the messages of the first in the queue composed; True while that is under way."""
+        request = self.waiting.first
+        if request is None or not request.awaits_tokens(len(self.state.log)):
+            return False
+        self.system.at_the_edge(partial(self._compose, request))
+        return True
+
+    def _compose(self, request: TurnRequest) -> None:
+        """At the edge: the template is not ours."""
+        error: Exception | None = None
+        try:
+            request.compose(self.state.conversation, self.state.log)
+        except Exception as failure:
+            error = failure
+        self.system.post(self._here, Composed(request.id, error), self.name)
+
+    def _start_composed(self, message: Composed) -> None:
+        first = self.waiting.first
+        if first is None or first.id != message.turn or self.active is not None:
+            return
+        if message.error is not None:
+            self.waiting.turn_away(self.waiting.next(), message.error)
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        """Start what waits, until a turn runs or its messages are composed."""
+        self._starts_waiting = True
+        while self.waiting and self.active is None and not self._compose_first():
+            self._start(self.waiting.next())
+        self._starts_waiting = False
+        if self.active is None and not self.waiting:
+            self._deadlines.rest()
 
     def _start(self, request: TurnRequest) -> None:
         try:
@@ -243,6 +299,9 @@ class SessionActor(Actor[SessionMessage]):
             self._tell_scheduler(Rested())
         request.accepted.answer(None)
         self._report("turn.started", active, None)
+        if request.history_differs and self._probe.enabled:
+            facts = {"session": self.session_id, "turn": request.id}
+            self._probe.record("turn.history_differs", facts)
         if request.interrupts:
             for reply in request.interrupts:
                 active.accept_interrupt(0, reply)
@@ -296,7 +355,9 @@ class SessionActor(Actor[SessionMessage]):
         if self.active is None:
             return
         request = self.active.request
-        self.state.extend_by_turn(request.id, request.tokens, request.output, kept)
+        self.state.extend_by_turn(
+            request.id, request.tokens, request.output, kept, request.composing
+        )
         self.turns += request.kind == "generate"
 
     def _conclude(self, end: TurnEnd) -> None:
@@ -320,12 +381,7 @@ class SessionActor(Actor[SessionMessage]):
         self._tell_scheduler(Rested())
         if self._starts_waiting:
             return  # The loop below goes on; a turn that ends at its start must not deepen it.
-        self._starts_waiting = True
-        while self.waiting and self.active is None:
-            self._start(self.waiting.next())
-        self._starts_waiting = False
-        if self.active is None:
-            self._deadlines.rest()
+        self._start_waiting()
 
     def _commit_phase(self, message: Consume[PhaseAbsorbed]) -> None:
         if not self._is_active(message.turn):
@@ -346,6 +402,9 @@ class SessionActor(Actor[SessionMessage]):
         if request is not None:
             self.waiting.drop(request, cancelled_end(request, message.reason))
             self._counters.cancelled += 1
+            if active is None:
+                # It was being composed; the next in the queue takes its place.
+                self._start_waiting()
 
     def _stop(self, message: StopFound) -> None:
         active = self.active
@@ -364,6 +423,8 @@ class SessionActor(Actor[SessionMessage]):
 
     def _interrupt(self, turn: TurnId | None, keep: int | None, reply: Reply[int]) -> None:
         active = self.active
+        if turn is None and active is None and self.waiting.first is not None:
+            turn = self.waiting.first.id  # what runs next is composed
         if active is not None and turn in (None, active.id):
             received = active.request.output.delivered
             if keep is not None and not 0 <= keep <= received:

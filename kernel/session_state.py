@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from kernel.conversation import Composing, Conversation
 from kernel.errors import ValidationError
 from kernel.ids import TurnId
 from kernel.output_buffer import TurnOutput
@@ -55,6 +56,7 @@ class SessionState:
         absorbed: position of the last committed state, given up or not: what a turn absorbs again
             below it is recomputation.
         last: the turn that ended last, until another begins; a late interrupt may cut it.
+        conversation: which part of the log is which messages; ``None`` before the first ones.
     """
 
     state: Owns[SessionOwned | None]
@@ -73,6 +75,7 @@ class SessionState:
         self._changes = 0
         self.absorbed = 0
         self.last: LastTurn | None = None
+        self.conversation: Conversation | None = None
 
     @property
     def position(self) -> int:
@@ -107,15 +110,28 @@ class SessionState:
         self.log = parent.log[:]
         self.inherited = base if isinstance(base, BaseName) else None
         self.absorbed = parent.absorbed
+        if parent.conversation is not None:
+            self.conversation = parent.conversation.copy()
 
     def extend(self, tokens: Sequence[int]) -> None:
         """Append to the log. Its state lags behind now, which is legal."""
         self.log.extend(tokens)
 
     def extend_by_turn(
-        self, turn: TurnId, tokens: Sequence[int], output: TurnOutput, kept: int
+        self,
+        turn: TurnId,
+        tokens: Sequence[int],
+        output: TurnOutput,
+        kept: int,
+        composing: Composing | None = None,
     ) -> None:
         """Append a turn's input and what is kept of its output; it can be cut back later."""
+        if composing is not None:
+            if self.conversation is None:
+                self.conversation = Conversation()
+            self.conversation.add(composing, self.log)
+        elif tokens and self.conversation is not None:
+            self.conversation.add_text()
         self.last = LastTurn(turn, len(self.log), len(tokens), kept, output)
         self.extend(tokens)
         self.extend(output.tokens[:kept])

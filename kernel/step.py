@@ -8,10 +8,17 @@ ledger until the step's completion has been handled.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import attrs
 
+from kernel.chat import ChatFormat
+from kernel.constraining import ConstraintCompiler
+from kernel.device_memory import AskMemory
+from kernel.loading import OnProgress
+from kernel.logit_rules import LogitRules
+from kernel.outputs import TokenLogprobs
+from kernel.params import SamplingParams
 from ownership import NoSlot, PageIndex, SlotIndex
 
 __all__ = [
@@ -26,7 +33,12 @@ __all__ = [
     "OpenedDevice",
     "PageCopy",
     "PlannedRow",
+    "PromptScoring",
+    "RowFault",
+    "RowOutcome",
     "RowSampling",
+    "RowScores",
+    "SpecialTextTokenizer",
     "StepDone",
     "StepFault",
     "StepReport",
@@ -63,9 +75,9 @@ InitialState = CopyOf | _Filled
 class RowSampling:
     """How to draw one token from the logits after the row's last token.
 
-    The draw is a function of ``(key, index)`` and the logits alone: ``key`` folds seed and turn
-    into 64 bits, ``index`` counts the turn's generated tokens from 0. No generator keeps state, so
-    batching, preemption and replay draw alike.
+    The draw is a function of ``(key, index)``, the logits and the turn's own tokens alone: ``key``
+    folds seed and turn into 64 bits, ``index`` counts the turn's generated tokens from 0. No
+    generator keeps state, so batching, preemption and replay draw alike.
     """
 
     temperature: float
@@ -78,6 +90,22 @@ class RowSampling:
     index: int
     banned: tuple[int, ...] = ()
     """Token ids that may not be drawn (end-of-sequence ids before ``min_tokens``)."""
+    rules: LogitRules | None = None
+    """What else is asked; the same object for all draws of a turn, ``None`` for most turns. The
+    turn's first ``index`` generated tokens are those that it may look at."""
+
+
+@attrs.frozen
+class PromptScoring:
+    """Report how likely known tokens were: the i-th target follows the row's token ``start + i``.
+
+    The last target may lie beyond the row's own tokens.
+    """
+
+    start: int
+    targets: Sequence[int]
+    count: int
+    """So many of the likeliest are reported beside each target; -1: all."""
 
 
 @attrs.frozen
@@ -86,6 +114,7 @@ class PlannedRow:
 
     tokens: Sequence[int]
     sampling: RowSampling | None
+    scoring: PromptScoring | None = None
 
 
 @attrs.frozen
@@ -105,6 +134,8 @@ class StepRow:
     """The partly filled last page of the base, to be copied before the row is computed."""
     sampling: RowSampling | None
     """``None``: a prefill chunk that isn't the last; the row draws nothing."""
+    scoring: PromptScoring | None = None
+    """``None``: nobody asked for log-probabilities of this row's prompt."""
 
 
 @attrs.frozen
@@ -120,10 +151,40 @@ class DeviceStep:
 
 
 @attrs.frozen
-class StepDone:
-    """The step ran: per row the drawn token, or ``None`` where ``sampling`` was ``None``."""
+class RowScores:
+    """What a row comes to, where that is more than a token."""
 
-    tokens: tuple[int | None, ...]
+    token: int | None
+    """``None`` where ``sampling`` was ``None``."""
+    drawn: TokenLogprobs | None = None
+    """Of the position drawn for; has ``token``."""
+    prompt: tuple[TokenLogprobs, ...] = ()
+    """One for each target of ``scoring``."""
+    is_last: bool = False
+    """The turn's constraint lets nothing follow ``token``: the turn ends with it."""
+
+
+@attrs.frozen
+class RowFault:
+    """The row was computed and no token could be drawn; its own turn fails, and no other.
+
+    Its slot and pages are as good as those of the other rows.
+    """
+
+    why: str
+    error: BaseException | None = attrs.field(default=None, eq=False)
+
+
+RowOutcome = int | RowScores | RowFault | None
+"""Of one row: the drawn token (with what else was asked for), why there is none, or ``None`` where
+``sampling`` was ``None`` and nothing was asked for."""
+
+
+@attrs.frozen
+class StepDone:
+    """The step ran: the outcome of each row, in their order."""
+
+    tokens: tuple[RowOutcome, ...]
     compute_s: float = 0.0
 
 
@@ -158,6 +219,10 @@ class ModelSpec:
     """Bytes of key/value cache per token over all attention layers."""
     num_parameters: int = 0
     dtype: str = "none"
+    fingerprint: str = ""
+    """Equal for two runs if a state of one is valid in the other; empty: the device has none."""
+    default_params: SamplingParams | None = None
+    """How its makers mean it to be sampled; for requests that come without parameters."""
 
 
 @attrs.frozen
@@ -228,15 +293,35 @@ class Tokenizer(Protocol):
     def decode(self, token_ids: Sequence[int], /) -> str: ...
 
 
+@runtime_checkable
+class SpecialTextTokenizer(Tokenizer, Protocol):
+    """A tokenizer that can also say what special tokens look like."""
+
+    def decode_with_special(self, token_ids: Sequence[int], /) -> str:
+        """As ``decode``, special tokens included."""
+        ...
+
+
 @attrs.frozen
 class OpenedDevice:
     """What an entry point of the group ``tenure.devices`` returns."""
 
     device: Device
     tokenizer: Tokenizer
+    memory: AskMemory | None = None
+    """``None``: the pools are sized without regard to memory."""
+    constraints: ConstraintCompiler | None = None
+    """``None``: no form of output can be asked for."""
+    chat: ChatFormat | None = None
+    """``None``: prompts are text or token ids, no messages."""
+    opening_ids: tuple[int, ...] = ()
+    """What a text at the start of a log begins with, as a rule the beginning-of-sequence id.
+    Token ids and messages are taken as they are."""
 
 
 class DeviceFactory(Protocol):
     """The callable behind an entry point of the group ``tenure.devices``."""
 
-    def __call__(self, *, model: str, device: str, dtype: str) -> OpenedDevice: ...
+    def __call__(
+        self, *, model: str, device: str, dtype: str, state_dtype: str, progress: OnProgress
+    ) -> OpenedDevice: ...

@@ -1,12 +1,12 @@
 """The caller's side of a session."""
 
 import contextlib
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Literal, Self, Unpack
 
 from kernel import checks
 from kernel.actor import Address
+from kernel.chat import Prompt
 from kernel.desk import CALLER, ONE_SHOT, Desk, RequestOptions
 from kernel.errors import SessionClosed, SessionNotFound, ValidationError
 from kernel.ids import SessionId
@@ -92,7 +92,7 @@ class Session:
             await self._closed()
 
     async def append(
-        self, prompt: str | Sequence[int], *, wait: bool = False, timeout_s: float | None = None
+        self, prompt: Prompt, *, wait: bool = False, timeout_s: float | None = None
     ) -> RequestOutput:
         """Absorb a prompt and generate nothing; returns when it is committed.
 
@@ -109,7 +109,7 @@ class Session:
 
     def turn(
         self,
-        prompt: str | Sequence[int],
+        prompt: Prompt,
         params: SamplingParams | None = None,
         *,
         wait: bool = False,
@@ -119,8 +119,8 @@ class Session:
         """One turn: absorb the prompt, then generate; an async context manager.
 
         Args:
-            prompt: text, or token ids; only what is new. Empty continues from the log.
-            params: sampling; the defaults of :class:`SamplingParams`.
+            prompt: text, token ids, or messages; only what is new. Empty continues from the log.
+            params: sampling; :meth:`Engine.default_params` by default.
             wait: queue behind a running turn instead of raising ``SessionBusy``.
             on_exit: what leaving early does: ``"rollback"`` or ``"keep"`` what was received.
             options: see :class:`RequestOptions`.

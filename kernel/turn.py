@@ -7,12 +7,14 @@ from typing import Literal
 
 import attrs
 
+from kernel.conversation import Composing, Conversation
 from kernel.ids import TurnId
+from kernel.logit_rules import LogitRules
 from kernel.output_buffer import TurnOutput
 from kernel.params import SamplingParams
 from kernel.policies import Rank
 from kernel.reply import Reply
-from kernel.step import RowSampling
+from kernel.step import PromptScoring, RowSampling
 from ownership import Base, CustodianId
 
 __all__ = ["OpenTurn", "TokenLog", "TurnRequest", "TurnState"]
@@ -45,9 +47,47 @@ class TurnRequest:
     timeout_s: float | None = None
     stall_timeout_s: float | None = None
     seed: int = 0
+    rules: LogitRules | None = None
+    """What its sampling asks beyond temperature, top-k and top-p; without its tokens."""
     context: Mapping[str, object] = attrs.field(factory=dict[str, object])
     interrupts: list[Reply[int]] = attrs.field(factory=list[Reply[int]])
     """Interrupts that came while it waited for its place in the session."""
+    opening_ids: tuple[int, ...] = ()
+    """What its text begins with if the log is empty when it starts."""
+    composing: Composing | None = None
+    """Its messages; they become its tokens when it has its place in the session."""
+
+    def awaits_tokens(self, log_len: int) -> bool:
+        """Whether its messages have yet to be composed for a log of this length."""
+        return self.composing is not None and self.composing.log_len != log_len
+
+    def compose(self, conversation: Conversation | None, log: Sequence[int]) -> None:
+        """Let its messages become its tokens. Foreign code runs here.
+
+        Raises:
+            TenureError: the model's chat format can't write them.
+        """
+        if self.composing is not None:
+            self.tokens = self.composing.compose(conversation, log).token_ids
+
+    @property
+    def history_differs(self) -> bool:
+        """Whether the chat format would write the history otherwise than the log holds it."""
+        composed = None if self.composing is None else self.composing.composed
+        return composed is not None and composed.history_differs
+
+    @property
+    def expected_tokens(self) -> int:
+        """For the door: its tokens, or a guess where its messages aren't composed yet."""
+        if self.composing is not None and not self.tokens:
+            return self.composing.expected_tokens
+        return len(self.tokens)
+
+    def open_log(self, log_len: int) -> None:
+        """Let a text that starts a log begin as the tokenizer wants it."""
+        if self.opening_ids and self.tokens and not log_len:
+            self.tokens = [*self.opening_ids, *self.tokens]
+        self.opening_ids = ()
 
 
 class TurnState(Enum):
@@ -92,6 +132,10 @@ class OpenTurn:
     priority: int = 0
     tenant: str = ""
     deadline_s: float | None = None
+    rules: LogitRules | None = None
+    """With the turn's tokens; ``None`` for most turns."""
+    prompt_logprobs: int | None = None
+    """Report so many of the likeliest beside each token of the input; -1: all."""
 
     rank: Rank = (0.0, 0)
     state: TurnState = TurnState.WAITING
@@ -140,12 +184,32 @@ class OpenTurn:
 
     def sampling(self) -> RowSampling:
         """How the next token is drawn."""
-        generated = len(self.new) - self.input_len
-        if generated < self.min_tokens:
+        generated, rules = len(self.new) - self.input_len, self.rules
+        if generated < self.min_tokens and (rules is None or rules.constraint is None):
+            # A constraint sees to it itself: where its output is complete, that goes first.
             banned = tuple(sorted(self.stop_ids))
             return RowSampling(
-                self.temperature, self.top_k, self.top_p, self.key, generated, banned
+                self.temperature, self.top_k, self.top_p, self.key, generated, banned, rules
             )
-        if self.temperature == 0:
-            return _GREEDY
-        return RowSampling(self.temperature, self.top_k, self.top_p, self.key, generated)
+        if rules is None:
+            if self.temperature == 0:
+                return _GREEDY
+            return RowSampling(self.temperature, self.top_k, self.top_p, self.key, generated)
+        return RowSampling(self.temperature, self.top_k, self.top_p, self.key, generated, (), rules)
+
+    def scoring(self, start: int, end: int) -> PromptScoring | None:
+        """What a row that absorbs positions ``start`` to ``end`` is asked about the input.
+
+        Each token of the input is asked for once: not again where it is computed again.
+        """
+        if self.prompt_logprobs is None:
+            return None
+        first = self.first_scored(start)
+        stop = min(end, self.history_len + self.input_len - 1) + 1
+        if first >= stop:
+            return None
+        return PromptScoring(first - 1 - start, self.tokens(first, stop), self.prompt_logprobs)
+
+    def first_scored(self, start: int) -> int:
+        """The first position that a row from position ``start`` on can still tell about."""
+        return max(self.history_len + len(self.output.prompt_logprobs), start + 1)

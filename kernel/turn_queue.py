@@ -35,6 +35,16 @@ class TurnQueue:
         self._deadlines.begin(request)
         request.accepted.answer(None)
 
+    def hold(self, request: TurnRequest) -> None:
+        """Keep a request whose messages are composed; it is accepted when it starts."""
+        self._requests.append(request)
+        self._deadlines.begin(request)
+
+    @property
+    def first(self) -> TurnRequest | None:
+        """The one that has waited longest."""
+        return self._requests[0] if self._requests else None
+
     def next(self) -> TurnRequest:
         """Take out the one that has waited longest."""
         return self._requests.pop(0)

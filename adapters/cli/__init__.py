@@ -8,6 +8,7 @@ from adapters.cli.demo import demo
 from adapters.cli.generate import generate
 from adapters.cli.info import info
 from adapters.cli.output import ErrorsAsMessages
+from adapters.cli.plan import plan
 from adapters.cli.trace import trace
 
 __all__ = ["main"]
@@ -22,5 +23,5 @@ def main() -> None:
     """
 
 
-for command in (demo, chat, generate, bench, trace, info):
+for command in (demo, chat, generate, bench, plan, trace, info):
     main.add_command(command)

@@ -10,6 +10,7 @@ import click
 from anyio.abc import TaskStatus
 
 from adapters.cli.engine_options import config_from, engine_options
+from adapters.cli.load_bar import load_bar
 from adapters.cli.sampling_options import SAMPLING_NAMES, params_from, sampling_options
 from kernel import (
     ClientError,
@@ -37,12 +38,15 @@ def chat(**options: Any) -> None:
     """
     params = params_from(options)
     engine_part = {name: value for name, value in options.items() if name not in SAMPLING_NAMES}
-    anyio.run(_chat, config_from(engine_part, log_events=False), params)
+    # Pools for one conversation: whoever talks to a model of gigabytes wants no room for more.
+    config = config_from(engine_part, log_events=False, max_num_seqs=1, max_sessions=1)
+    anyio.run(_chat, config, params, options["progress"])
 
 
-async def _chat(config: EngineConfig, params: SamplingParams) -> None:
-    async with Engine.open(config) as engine, engine.session() as session:
-        await Conversation(session, params).run()
+async def _chat(config: EngineConfig, params: SamplingParams, with_bar: bool) -> None:
+    with load_bar(with_bar) as progress:
+        async with Engine.open(config, progress=progress) as engine, engine.session() as session:
+            await Conversation(session, params).run()
 
 
 class Conversation:

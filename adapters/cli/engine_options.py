@@ -13,10 +13,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def engine_options(command: F) -> F:
-    """Add ``--model``, ``--device`` and the sizes of the pools to a command."""
+    """Add ``--model``, ``--device``, number types and the sizes of the pools to a command."""
     for option in (
+        click.option("--progress/--no-progress", default=True, help="A bar while a model loads."),
+        click.option("--memory", "memory_bytes", help="Memory of the engine, like 8GiB."),
         click.option("--num-pages", type=click.IntRange(min=1), help="Key/value pages."),
         click.option("--num-slots", type=click.IntRange(min=1), help="Recurrent states kept."),
+        click.option(
+            "--state-dtype", default="auto", show_default=True, help="Of the recurrent state."
+        ),
         click.option("--dtype", default="auto", show_default=True, help="Number type of weights."),
         click.option("--device", default="cpu", show_default=True, help="cpu, cuda or fake."),
         click.option(
@@ -34,4 +39,5 @@ def config_from(options: dict[str, Any], **more: Any) -> EngineConfig:
         kernel.ValidationError: a value is out of range or contradicts another.
     """
     given = {name: value for name, value in {**options, **more}.items() if value is not None}
+    given.pop("progress", None)  # the command line's own
     return EngineConfig.from_dict(given)

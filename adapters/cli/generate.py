@@ -1,14 +1,17 @@
 """``tenure generate``: one prompt, streamed, or many at once."""
 
+from collections.abc import Callable
 from typing import Any
 
 import anyio
+import attrs
 import click
 from rich.progress import Progress
 
 from adapters.cli.engine_options import config_from, engine_options
 from adapters.cli.output import error_console, write_json
 from adapters.cli.sampling_options import SAMPLING_NAMES, params_from, sampling_options
+from adapters.cli.structured_options import STRUCTURED_NAMES, form_from, structured_options
 from kernel import (
     Engine,
     EngineConfig,
@@ -19,6 +22,9 @@ from kernel import (
 )
 
 __all__ = ["generate"]
+
+_ParamsFor = Callable[[SamplingParams | None], SamplingParams]
+"""Gives the parameters, once the model's own are known."""
 
 
 @click.command()
@@ -32,6 +38,7 @@ __all__ = ["generate"]
 )
 @click.option("--concurrency", type=click.IntRange(min=1), default=64, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a prompt.")
+@structured_options
 @sampling_options
 @engine_options
 def generate(
@@ -41,13 +48,18 @@ def generate(
     texts = [*prompts, *_lines(source)]
     if not texts:
         raise click.UsageError("give a PROMPT, or --file")
-    params = params_from(options)
-    engine_part = {name: value for name, value in options.items() if name not in SAMPLING_NAMES}
+    form, taken = form_from(options), {*SAMPLING_NAMES, *STRUCTURED_NAMES}
+    engine_part = {name: value for name, value in options.items() if name not in taken}
     config = config_from(engine_part, log_events=False)
+
+    def params_for(model: SamplingParams | None) -> SamplingParams:
+        return attrs.evolve(params_from(options, model), structured_outputs=form)
+
+    params_for(None)  # what makes no sense is said before a model is loaded
     if len(texts) == 1 and not as_json:
-        anyio.run(_stream_one, config, texts[0], params)
+        anyio.run(_stream_one, config, texts[0], params_for)
     else:
-        failed = anyio.run(_generate_many, config, texts, params, concurrency, as_json)
+        failed = anyio.run(_generate_many, config, texts, params_for, concurrency, as_json)
         if failed:
             raise click.exceptions.Exit(1)
 
@@ -62,18 +74,20 @@ def _lines(source: Any) -> list[str]:
         raise click.UsageError(f"{source.name} isn't UTF-8 text: {error}") from error
 
 
-async def _stream_one(config: EngineConfig, prompt: str, params: SamplingParams) -> None:
-    async with Engine.open(config) as engine, engine.stream(prompt, params) as out:
-        click.echo(prompt, nl=False)
-        async for delta in out:
-            click.echo(delta.text, nl=False)
-        click.echo()
+async def _stream_one(config: EngineConfig, prompt: str, params_for: _ParamsFor) -> None:
+    async with Engine.open(config) as engine:
+        params = params_for(engine.core.model.default_params)
+        async with engine.stream(prompt, params) as out:
+            click.echo(prompt, nl=False)
+            async for delta in out:
+                click.echo(delta.text, nl=False)
+            click.echo()
 
 
 async def _generate_many(
     config: EngineConfig,
     prompts: list[str],
-    params: SamplingParams,
+    params_for: _ParamsFor,
     concurrency: int,
     as_json: bool,
 ) -> int:
@@ -90,6 +104,7 @@ async def _generate_many(
         task = progress.add_task("generating", total=len(prompts))
         async with Engine.open(config) as engine, anyio.create_task_group() as tasks:
             limiter = anyio.CapacityLimiter(min(concurrency, config.max_num_queued_reqs))
+            params = params_for(engine.core.model.default_params)
             results = [NotFinished(request_id=str(number)) for number in range(len(prompts))]
 
             async def complete(number: int) -> None:

@@ -21,7 +21,7 @@ from adapters.ragged.spec import StateSpec
 
 __all__ = ["DeltaNetSizes", "GatedDeltaNet"]
 
-CONV, MEMORY = "conv", "delta"
+CONV, DELTA = "conv", "delta"
 _LENGTH_EPS = 1e-6
 """Added to the squared length of queries and keys before they are divided by it."""
 
@@ -63,10 +63,10 @@ class DeltaNetSizes:
 
     def states(self, layers: int) -> tuple[StateSpec, ...]:
         """What a sequence keeps for so many such mixers."""
-        memory = (self.value_heads, self.key_width, self.value_width)
+        delta = (self.value_heads, self.key_width, self.value_width)
         return (
             StateSpec(CONV, (self.taps - 1, self.conv), layers, "conv"),
-            StateSpec(MEMORY, memory, layers, "recurrent"),
+            StateSpec(DELTA, delta, layers, "recurrent"),
         )
 
     def chunk_numbers(self, chunk_size: int) -> int:
@@ -77,7 +77,7 @@ class DeltaNetSizes:
 
 @attrs.frozen(eq=False, kw_only=True)
 class GatedDeltaNet:
-    """One Gated DeltaNet mixer; takes every row's conv state and memory on in place."""
+    """One Gated DeltaNet mixer; takes every row's conv and delta state on in place."""
 
     state_layer: int
     """Its place among the layers with recurrent state."""
@@ -98,7 +98,7 @@ class GatedDeltaNet:
         """Shapes: x, result [tokens, hidden]."""
         sizes, plan = self.sizes, run.plan
         conv_arena = run.arenas.states[CONV][self.state_layer]
-        memory = run.arenas.states[MEMORY][self.state_layer]
+        delta_arena = run.arenas.states[DELTA][self.state_layer]
         split = [sizes.conv, sizes.values, sizes.value_heads, sizes.value_heads]
         mixed, gate, rate, step = torch.split_with_sizes(linear(x, self.in_proj), split, dim=-1)
         g, beta = self.a * functional.softplus(step + self.dt_bias), rate.sigmoid()
@@ -109,11 +109,13 @@ class GatedDeltaNet:
                 conv_arena, plan.decode, mixed[:rows], self.conv_weight, self.conv_bias
             )
             q, k, v = self._split(conv)
-            parts.append(delta_decode(memory, plan.decode, q, k, v, g[:rows], beta[:rows]))
+            parts.append(delta_decode(delta_arena, plan.decode, q, k, v, g[:rows], beta[:rows]))
         if plan.layout is not None:
             inputs = (plan.prefill, plan.layout, mixed[rows:])
             conv = conv_prefill(conv_arena, *inputs, self.conv_weight, self.conv_bias)
-            parts.append(self._walk_chunks(memory, run, plan.layout, conv, g[rows:], beta[rows:]))
+            parts.append(
+                self._walk_chunks(delta_arena, run, plan.layout, conv, g[rows:], beta[rows:])
+            )
         y = (parts[0] if len(parts) == 1 else torch.cat(parts)).view(-1, sizes.values)
         return linear(self.norm(y, gate), self.out_proj)
 
@@ -130,7 +132,7 @@ class GatedDeltaNet:
 
     def _walk_chunks(
         self,
-        memory: Tensor,
+        arena: Tensor,
         run: Pass,
         layout: ChunkLayout,
         conv: Tensor,
@@ -144,5 +146,5 @@ class GatedDeltaNet:
             (x.index_select(0, layout.token_of_cell) * layout.filled[:, None]).view(shape)
             for x in (g, beta)
         )
-        y = delta_prefill(memory, run.plan.prefill, layout, q, k, v, g, beta)
+        y = delta_prefill(arena, run.plan.prefill, layout, q, k, v, g, beta)
         return y.flatten(0, 1).index_select(0, layout.cell_of_token)

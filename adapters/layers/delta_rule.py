@@ -1,4 +1,4 @@
-"""The gated delta rule on a state arena: a memory that corrects what a key reads.
+"""The gated delta rule on a state arena: a state that is corrected where it is read.
 
 For each value head a state ``S`` [key width, value width] is decayed by ``exp(g)``; then what
 the key ``k`` reads of it is moved by ``beta`` towards the value ``v``, and the query ``q`` reads:
@@ -18,6 +18,7 @@ import attrs
 import torch
 from torch import Tensor
 
+from adapters.layers.decays import shares_left
 from adapters.ragged.indices import ChunkLayout, SlotList
 
 __all__ = [
@@ -177,23 +178,19 @@ def _prepare(layout: ChunkLayout, q: Tensor, k: Tensor, g: Tensor, beta: Tensor)
     readers[:, :, :size], readers[:, :, size:] = k.transpose(1, 2), q.transpose(1, 2)
     met = torch.matmul(readers, readers[:, :, :size].mT)  # each key and query with each key
 
-    log_decay = torch.cumsum(g, dim=1).transpose(1, 2).contiguous()  # from the chunk's start
-    # Masked before exp: above the diagonal the differences are positive and would overflow.
-    differences = log_decay[..., None] - log_decay[:, :, None]  # [chunks, value heads, Q, Q]
-    shares = differences.masked_fill_(layout.later, float("-inf")).exp_()
+    by_head = g.transpose(1, 2).contiguous()  # [chunks, value heads, Q]
+    shares = shares_left(layout, by_head)
     by_group = shares.view(chunks, key_heads, each, 1, size, size)
     met = met.view(chunks, key_heads, 1, 2, size, size).mul(by_group).view(-1, 2, size, size)
-
     rate = beta.transpose(1, 2).reshape(-1, 1, size)
-    log_decay = log_decay.view(-1, size, 1)
     if each > 1:
         readers = readers.repeat_interleave(each, dim=1)
     return _Chunks(
         readers=readers.flatten(0, 1),
         corrections=unit_lower_inverse(met[:, 0] * rate.mT).mul_(rate),
         weights=met[:, 1],
-        from_start=torch.exp(log_decay)[:, None],
-        to_end=torch.exp(log_decay[:, -1:] - log_decay),
+        from_start=torch.cumsum(by_head, dim=2).exp_().view(-1, 1, size, 1),
+        to_end=shares[:, :, -1].reshape(-1, size, 1),
     )
 
 

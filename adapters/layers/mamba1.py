@@ -14,11 +14,19 @@ from torch import Tensor
 
 from adapters.ragged.indices import ChunkLayout, SlotList
 
-__all__ = ["scan_decode", "scan_decode_gathered", "scan_decode_in_place", "scan_prefill"]
+__all__ = [
+    "scan_at_once",
+    "scan_by_turns",
+    "scan_decode",
+    "scan_decode_gathered",
+    "scan_decode_in_place",
+    "scan_prefill",
+]
 
 _IN_CACHE = 1 << 18
-"""Numbers of a span's temporaries on a CPU: beyond it they leave its second-level cache."""
+"""Numbers of a span's temporary on a CPU: beyond it they leave its second-level cache."""
 _ON_ACCELERATOR = 1 << 24
+"""The same there, where only memory bounds it."""
 _LARGE_STATE = 1 << 13
 """Numbers from which a row's state is worth a walk of its own on a CPU."""
 
@@ -87,28 +95,100 @@ def scan_prefill(
     Shapes: arena [slots, state, channels]; x, result [chunks, Q, channels]; dt as x; a
     [state, channels]; b, c [chunks, Q, state].
     """
-    most = _IN_CACHE if arena.device.type == "cpu" else _ON_ACCELERATOR
-    together = max(1, most // a.numel())  # rows times positions of a span
+    on_cpu = arena.device.type == "cpu"
     h = arena.index_select(0, slots.index).to(x.dtype)
-    result = torch.empty_like(x)
-    first = 0
-    for rows in layout.rows_by_turn:
-        for begin in range(0, rows, together):
-            end = min(rows, begin + together)
-            chunks = slice(first + begin, first + end)
-            span = max(1, together // (end - begin))
-            for start in range(0, layout.size, span):
-                at = (chunks, slice(start, start + span))
-                _scan_span(h[begin:end], x[at], dt[at], a, b[at], c[at], result[at])
-        first += rows
+    if on_cpu or len(layout.rows_by_turn) == 1:
+        most = _IN_CACHE if on_cpu else _ON_ACCELERATOR
+        result = scan_by_turns(h, layout, most, x, dt, a, b, c)
+    else:
+        result = scan_at_once(h, layout, _ON_ACCELERATOR, x, dt, a, b, c)
     arena.index_copy_(0, slots.index, h.to(arena.dtype))
     return result
 
 
+def scan_by_turns(
+    h: Tensor,
+    layout: ChunkLayout,
+    most: int,
+    x: Tensor,
+    dt: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+) -> Tensor:
+    """Chunk after chunk: the least work, in as many steps as the longest row has tokens.
+
+    ``h`` [rows, state, channels] is taken on in place; ``most`` numbers in a temporary.
+    """
+    result, first = torch.empty_like(x), 0
+    for rows in layout.rows_by_turn:
+        turn = slice(first, first + rows)
+        _scan(h[:rows], most, x[turn], dt[turn], a, b[turn], c[turn], result[turn])
+        first += rows
+    return result
+
+
+def scan_at_once(
+    h: Tensor,
+    layout: ChunkLayout,
+    most: int,
+    x: Tensor,
+    dt: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+) -> Tensor:
+    """All chunks side by side, twice: an accelerator waits for steps and not for work.
+
+    The first time every chunk starts from nothing, which gives what its tokens leave at its end;
+    the states before the chunks follow from these, and from them the second time starts.
+    Arguments as for :func:`scan_by_turns`.
+    """
+    starts = torch.zeros(x.shape[0], *a.shape, dtype=x.dtype, device=x.device)
+    ends = starts.clone()
+    _scan(ends, most, x, dt, a, b, c, None)
+    lasting = (dt.sum(dim=1, keepdim=True) * a).exp_()  # of a state, from start to end of a chunk
+    first = 0
+    for rows in layout.rows_by_turn:
+        turn = slice(first, first + rows)
+        starts[turn] = h[:rows]
+        h[:rows].mul_(lasting[turn]).add_(ends[turn])
+        first += rows
+    result = torch.empty_like(x)
+    _scan(starts, most, x, dt, a, b, c, result)
+    return result
+
+
+def _scan(
+    h: Tensor,
+    most: int,
+    x: Tensor,
+    dt: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    result: Tensor | None,
+) -> None:
+    """All positions of some chunks, in spans whose temporaries hold ``most`` numbers or one row's.
+
+    Shapes: h [chunks, state, channels]; others as for :func:`_scan_span`, Q the span.
+    """
+    together = max(1, most // a.numel())  # chunks times positions
+    for begin in range(0, x.shape[0], together):
+        chunks = slice(begin, begin + together)
+        span = max(1, together // h[chunks].shape[0])
+        for start in range(0, x.shape[1], span):
+            at = (chunks, slice(start, start + span))
+            read = None if result is None else result[at]
+            _scan_span(h[chunks], x[at], dt[at], a, b[at], c[at], read)
+
+
 def _scan_span(
-    h: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, result: Tensor
+    h: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, result: Tensor | None
 ) -> None:
     """A few positions of some rows; takes ``h`` on and writes ``result``, both in place.
+
+    Nothing is read where there is no ``result``.
 
     Shapes: h [rows, state, channels]; x, dt, result [rows, span, channels]; a [state, channels];
     b, c [rows, span, state].
@@ -120,5 +200,7 @@ def _scan_span(
     for decay, state in zip(decays.unbind(), states.unbind(), strict=True):
         before = state.addcmul_(decay, before)
     h.copy_(before)
+    if result is None:
+        return
     read = torch.matmul(c.transpose(0, 1)[:, :, None], states)
     result.copy_(read[:, :, 0].transpose(0, 1))

@@ -71,6 +71,8 @@ class SigmoidRouter:
     kept_groups: int = 1
     renormalise: bool = True
     """Divide by the sum over the chosen ones."""
+    least_sum: float = 1e-20
+    """Added to that sum: shares stay finite where all chosen scores underflow."""
     scale: float = 1.0
     """Multiplies every weight, after the division."""
 

@@ -66,7 +66,11 @@ class ConfigReader:
 
     @property
     def used(self) -> Mapping[str, object]:
-        """What was asked for so far, by name; defaults where the object has nothing."""
+        """What was asked for so far, by name, where it isn't the default.
+
+        Without defaults, a family that learns to read another key leaves this as it is for all
+        configurations that don't have the key; and writing a default out changes nothing.
+        """
         return self._used
 
     def has(self, name: str) -> bool:
@@ -145,10 +149,10 @@ class ConfigReader:
     def sub(self, name: str) -> "ConfigReader":
         """The object under this key; an empty one where the key isn't there."""
         value = self._values.get(name)
-        value = {} if value is None else value
-        if not isinstance(value, dict):
+        if value is not None and not isinstance(value, dict):
             raise self.wrong(name, value, "an object")
-        part = ConfigReader(cast("dict[str, object]", value), where=f"{self.where}: {name}")
+        values = cast("dict[str, object]", value or {})
+        part = ConfigReader(values, where=f"{self.where}: {name}")
         used = self._used.get(name)
         # One record for all who ask for this part.
         part._used = cast("dict[str, object]", used) if isinstance(used, _Part) else _Part()
@@ -174,8 +178,9 @@ class ConfigReader:
         if value is None:
             if default is _REQUIRED:
                 raise ConfigError(f"missing keys in {self.where}: {name}")
-            value = default
-        self._used[name] = value
+            return default
+        if value != default:
+            self._used[name] = value
         return value
 
 

@@ -1,8 +1,8 @@
 """A model's fingerprint: two runs have the same one if a saved state of one is valid in the other.
 
 It is the SHA-256 of three things: the configuration's values that a family has read (defaults
-filled in, so that writing one out changes nothing; its name and its ends of sequence left out,
-since no state depends on them); name, shape, number type and content of every tensor that is
+left out, so that writing one out changes nothing; and the name and the ends of sequence, since no
+state depends on them); name, shape, number type and content of every tensor that is
 used, in the order of their names (so that sharding changes nothing); and the number types that
 the model runs in, since a state of a bfloat16 run isn't one of a float32 run. Paths, machines and
 devices don't matter.
@@ -32,8 +32,16 @@ LEAF_BYTES = 16 << 20
 """Part of what a fingerprint is: another value makes other fingerprints."""
 _MOST_THREADS = 4
 _VERSION = "tenure-model-1"
-_WITHOUT_EFFECT = ("name", "eos_token_id", "eos_token_ids")
-"""Keys of config.json on which no state depends."""
+_WITHOUT_EFFECT = (
+    "name",
+    "eos_token_id",
+    "eos_token_ids",
+    "dtype",
+    "torch_dtype",
+    "tie_word_embeddings",
+)
+"""Keys of config.json on which no state depends, or what they say is in the hash already: the
+types of the run, and the tensors that are used."""
 
 
 class ContentHash:
@@ -83,7 +91,8 @@ class ContentHash:
 
 
 def _digest(data: Tensor) -> bytes:
-    return hashlib.sha256(data.numpy()).digest()
+    # An array is a buffer, which its stubs say from Python 3.12 on only.
+    return hashlib.sha256(cast("bytes", data.numpy())).digest()
 
 
 def fingerprint(
@@ -105,8 +114,7 @@ def fingerprint(
         for name in sorted(digests)
     ]
     runs_in = [str(kind) for kind in (precision.weights, precision.compute, precision.state)]
-    values = {name: value for name, value in config.items() if name not in _WITHOUT_EFFECT}
-    whole = json.dumps([_VERSION, _canonical(values), weights, runs_in], sort_keys=True)
+    whole = json.dumps([_VERSION, _canonical(config), weights, runs_in], sort_keys=True)
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
@@ -114,7 +122,8 @@ def _canonical(value: object) -> object:
     """One form for values that mean the same: 10000 and 10000.0, a tuple and a list."""
     if isinstance(value, Mapping):
         items = cast("Mapping[str, object]", value).items()
-        return {name: _canonical(item) for name, item in items}
+        kept = {name: _canonical(item) for name, item in items if name not in _WITHOUT_EFFECT}
+        return {name: item for name, item in kept.items() if item != {}}
     if isinstance(value, list | tuple):
         return [_canonical(item) for item in cast("Sequence[object]", value)]
     if isinstance(value, int) and not isinstance(value, bool):

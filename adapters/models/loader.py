@@ -16,7 +16,7 @@ from torch import Tensor
 
 from adapters.models.errors import ExtraTensor, MisshapenTensor, MissingTensor, MistypedTensor
 from adapters.models.precision import Precision
-from adapters.models.store import TensorFacts, TensorStore
+from adapters.models.store import TORCH_NAMES, TensorFacts, TensorStore
 from adapters.models.stream import TensorStream
 
 __all__ = ["Asked", "TensorLoader"]
@@ -58,8 +58,8 @@ class Asked:
                 raise MisshapenTensor(f"{name} is {list(facts.shape)}, not {list(shape)}")
             if facts.dtype.startswith(_NOT_FLOATS):
                 raise MistypedTensor(
-                    f"{name} holds {facts.dtype}, not floating-point numbers; use the weights as"
-                    " they were before they were quantised"
+                    f"{name} holds {_spelled(facts.dtype)}, not floating-point numbers; use the"
+                    " weights as they were before they were quantised"
                 )
         extra = [name for name in stored if name not in self.shapes and not self._skips(name)]
         if extra:
@@ -70,6 +70,13 @@ class Asked:
 
     def _skips(self, name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in self.skipped)
+
+
+def _spelled(dtype: str) -> str:
+    known = [
+        str(kind).removeprefix("torch.") for kind, name in TORCH_NAMES.items() if name == dtype
+    ]
+    return f"{dtype} ({known[0]})" if known else dtype
 
 
 def _others(names: list[str]) -> str:

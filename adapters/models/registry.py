@@ -7,6 +7,7 @@ reads; a family of this package can't be replaced by one of theirs.
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
 from importlib.metadata import entry_points
@@ -17,16 +18,24 @@ import torch
 from adapters.models import families
 from adapters.models.config_reader import CONFIG_FILE, ConfigReader
 from adapters.models.decoder import CausalModel
-from adapters.models.errors import UnsupportedModel
+from adapters.models.errors import ConfigError, UnsupportedModel
 from adapters.models.family import Family
 from adapters.models.fingerprint import ContentHash, fingerprint
 from adapters.models.loader import Asked, TensorLoader
 from adapters.models.precision import Precision
-from adapters.models.store import TensorStore
+from adapters.models.store import MemoryStore, TensorStore
 from adapters.models.stream import TensorStream
+from adapters.ragged.spec import ModelShape
 from kernel.loading import LoadProgress, OnProgress, no_progress
 
-__all__ = ["MODELS", "check_model", "family_of", "known_model_types", "load_model"]
+__all__ = [
+    "MODELS",
+    "check_model",
+    "family_of",
+    "known_model_types",
+    "load_model",
+    "outline_model",
+]
 
 MODELS = "tenure.models"
 """Entry-point group in which families outside of this package are found."""
@@ -54,6 +63,9 @@ def family_of(config: ConfigReader) -> Family:
         ConfigError: the configuration has no ``model_type``.
         UnsupportedModel: no family here reads it.
     """
+    if not config.has("model_type"):
+        known = ", ".join(known_model_types())
+        raise ConfigError(f"missing keys in {CONFIG_FILE}: model_type; known are {known}")
     kind = config.text("model_type")
     family = _families().get(kind)
     if family is None:
@@ -62,10 +74,20 @@ def family_of(config: ConfigReader) -> Family:
             return cast(Family, entry.load())
         known = ", ".join(known_model_types())
         raise UnsupportedModel(
-            f"{CONFIG_FILE}: model_type {kind!r} isn't served; known are {known} (docs/models.md"
+            f"{CONFIG_FILE}: model_type {kind!r} isn't served; known are {known} (docs/adding-a-family.md"
             " says how to add one)"
         )
     return family
+
+
+def outline_model(config: ConfigReader, precision: Precision) -> tuple[CausalModel, Asked]:
+    """Build the model on no device and without weights: its shape, and what it would take.
+
+    Raises:
+        ConfigError: a key is missing, wrong, or asks for what isn't built.
+    """
+    loader = TensorLoader(MemoryStore({}), precision, torch.device("meta"))
+    return family_of(config).build(config, loader), loader.asked
 
 
 def check_model(
@@ -91,6 +113,7 @@ def load_model(
     *,
     progress: OnProgress = no_progress,
     with_fingerprint: bool = False,
+    checked: Callable[[ModelShape, Asked], None] = lambda _shape, _asked: None,
 ) -> tuple[CausalModel, Asked]:
     """Check the whole model, then read it tensor by tensor onto the device.
 
@@ -101,11 +124,13 @@ def load_model(
         device: where its tensors go.
         progress: told how far it is.
         with_fingerprint: work it out, which takes a hash of all that is read.
+        checked: called when all fits and nothing is read yet; what it raises ends the loading.
 
     Raises:
         ConfigError, WeightsError: as :func:`check_model`, before a number is read.
     """
-    _, asked = check_model(config, store, precision)
+    outline, asked = check_model(config, store, precision)
+    checked(outline.shape, asked)
     total = sum(store.tensors[name].num_bytes for name in asked.shapes)
     with ExitStack() as ending, torch.inference_mode():
         content = ending.enter_context(ContentHash()) if with_fingerprint else None

@@ -135,4 +135,4 @@ def _interval(entry: Placed) -> tuple[int, int]:
 
 
 def _damaged(path: Path, why: str) -> DamagedWeights:
-    return DamagedWeights(f"{path}: {why}; copy or download the file again")
+    return DamagedWeights(f"{path}: {why}; copy it again")

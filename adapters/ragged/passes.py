@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from adapters.ragged.spec import ModelShape
-from kernel.step import RowSampling, StepRow
+from kernel.step import PromptScoring, RowSampling, StepRow
 from ownership import NoSlot
 
 __all__ = ["PassBudget", "Piece", "cut"]
@@ -31,6 +31,8 @@ class Piece:
     tokens: Sequence[int]
     pages: Sequence[int]
     sampling: RowSampling | None
+    scoring: PromptScoring | None = None
+    """What is asked of these tokens; counted from the first of them."""
 
 
 @attrs.frozen
@@ -73,7 +75,8 @@ def cut(rows: Sequence[StepRow], budget: PassBudget) -> Iterator[list[Piece]]:
             last = done + take == total
             part = row.tokens if take == total else row.tokens[done : done + take]
             sampling = row.sampling if last else None
-            current.append(Piece(index, slot, position, part, row.pages, sampling))
+            scoring = None if row.scoring is None else _within(row.scoring, done, take)
+            current.append(Piece(index, slot, position, part, row.pages, sampling, scoring))
             done += take
             tokens -= take
             if take > 1:
@@ -83,3 +86,13 @@ def cut(rows: Sequence[StepRow], budget: PassBudget) -> Iterator[list[Piece]]:
                 tokens = 0  # the rest of this row needs this part's state: next pass
     if current:
         yield current
+
+
+def _within(scoring: PromptScoring, start: int, length: int) -> PromptScoring | None:
+    """The part of what a row is asked that ``length`` of its tokens from ``start`` on answer."""
+    first = max(scoring.start, start)
+    end = min(scoring.start + len(scoring.targets), start + length)
+    if first >= end:
+        return None
+    targets = scoring.targets[first - scoring.start : end - scoring.start]
+    return PromptScoring(first - start, targets, scoring.count)

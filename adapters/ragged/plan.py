@@ -23,13 +23,24 @@ from adapters.ragged.indices import (
 )
 from adapters.ragged.passes import Piece
 from adapters.ragged.reads import PageContext, plan_attention
-from kernel.step import RowSampling
+from kernel.step import PromptScoring, RowSampling
 
-__all__ = ["PassPlan", "Sampled", "plan_pass"]
+__all__ = ["PassPlan", "Sampled", "Scored", "plan_pass"]
 
 
 Sampled = tuple[int, RowSampling]
 """Index of a row in the step, and how it draws."""
+
+
+@attrs.frozen
+class Scored:
+    """A row whose tokens' log-probabilities are asked for, as far as this pass goes."""
+
+    row: int
+    """Index of the row in the step."""
+    start: int
+    """Index in the pass of the token that comes before the first target."""
+    scoring: PromptScoring
 
 
 @attrs.frozen(eq=False)
@@ -46,6 +57,7 @@ class PassPlan:
     sample_at: Tensor
     """[sampled] the token after which each sampling row draws"""
     sampled: list[Sampled]
+    scored: list[Scored]
 
 
 def plan_pass(context: PageContext, pieces: Sequence[Piece], device: torch.device) -> PassPlan:
@@ -77,6 +89,11 @@ def plan_pass(context: PageContext, pieces: Sequence[Piece], device: torch.devic
         attention=attention(moved),
         sample_at=moved[sample_at],
         sampled=[(row, how) for _, row, how in sampled],
+        scored=[
+            Scored(piece.row, int(end) - len(piece.tokens) + piece.scoring.start, piece.scoring)
+            for piece, end in zip(rows, ends, strict=True)
+            if piece.scoring is not None
+        ],
     )
 
 

@@ -9,10 +9,12 @@ from torch import Tensor
 from adapters.layers.linear import linear
 from adapters.models.config_reader import ConfigReader
 from adapters.models.decoder import CausalModel
+from adapters.models.generation_config import NO_DEFAULTS, GenerationDefaults
 from adapters.models.precision import Precision
 from adapters.models.registry import load_model
 from adapters.models.store import MemoryStore
 from adapters.ragged.arenas import Arenas, allocate_arenas
+from adapters.torch_device.memory import model_spec
 from adapters.torch_device.precision import choose_precision
 from adapters.torch_device.step import StepRunner
 from adapters.torch_device.threads import (
@@ -38,6 +40,8 @@ class TorchDevice:
         precision: the number types that it was loaded in.
         num_parameters: numbers in its tensors.
         device: where its tensors are.
+        fingerprint: of the model, where one was made.
+        generation: what the model's generation_config.json says.
         num_threads: torch threads of the worker; measured at its start when ``None``, unless the
             environment variable ``TENURE_TORCH_THREADS`` says it.
         poison: fill slots and pages that are given back with NaN.
@@ -50,6 +54,8 @@ class TorchDevice:
         *,
         num_parameters: int,
         device: torch.device,
+        fingerprint: str = "",
+        generation: GenerationDefaults = NO_DEFAULTS,
         num_threads: int | None = None,
         poison: bool = False,
     ) -> None:
@@ -59,7 +65,11 @@ class TorchDevice:
         self._num_threads = num_threads or threads_from_environment()
         self._poison = poison
         self._arenas: Arenas | None = None
-        self._model = self._spec(num_parameters)
+        self._model = generation.applied_to(
+            model_spec(
+                model.shape, precision, num_parameters=num_parameters, fingerprint=fingerprint
+            )
+        )
 
     @classmethod
     def of_weights(
@@ -100,22 +110,6 @@ class TorchDevice:
     @property
     def model(self) -> ModelSpec:
         return self._model
-
-    def _spec(self, num_parameters: int) -> ModelSpec:
-        shape, precision = self._causal.shape, self._precision
-        kv_numbers = 0 if shape.kv is None else shape.kv.token_numbers
-        return ModelSpec(
-            name=shape.name,
-            vocab_size=shape.vocab_size,
-            max_model_len=shape.max_model_len,
-            eos_token_ids=shape.eos_token_ids,
-            uses_slots=bool(shape.states),
-            uses_pages=shape.kv is not None,
-            slot_bytes=shape.slot_numbers * precision.state.itemsize,
-            page_token_bytes=kv_numbers * precision.weights.itemsize,
-            num_parameters=num_parameters,
-            dtype=str(precision.weights).removeprefix("torch."),
-        )
 
     @property
     def arenas(self) -> Arenas:

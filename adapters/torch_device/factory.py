@@ -1,59 +1,112 @@
-"""Open a model directory on a torch device: the entry points "cpu" and "cuda"."""
+"""Open a model on a torch device: the entry points "cpu" and "cuda"."""
 
-from pathlib import Path
+from contextlib import closing
 
 import torch
 
-from adapters.models.config_reader import ConfigReader
+from adapters.models.errors import TokenizerMismatch
+from adapters.models.generation_config import NO_DEFAULTS
+from adapters.models.loader import Asked
 from adapters.models.registry import load_model
-from adapters.models.weights import open_weights
-from adapters.tokenizers import HubTokenizer
+from adapters.ragged.spec import ModelShape
+from adapters.structured import LibraryCompiler
 from adapters.torch_device.device import TorchDevice
-from adapters.torch_device.precision import choose_precision
-from kernel.errors import ModelError, ValidationError
+from adapters.torch_device.free_memory import free_memory
+from adapters.torch_device.memory import ask_memory
+from adapters.torch_device.precision import choose_precision, stored_dtype
+from adapters.torch_device.source import ModelSource, open_source
+from kernel.byte_sizes import format_bytes
+from kernel.errors import NotEnoughMemory, ValidationError
+from kernel.loading import OnProgress, no_progress
 from kernel.step import OpenedDevice
 
-__all__ = ["model_directory", "open_torch"]
-
-BUNDLED = "bundled"
-_TOKENIZER_FILE = "tokenizer.json"
+__all__ = ["open_torch"]
 
 
-def model_directory(model: str) -> Path:
-    """Where a model lies: the one in the package, or a directory on disk."""
-    if model == BUNDLED:
-        return Path(__file__).parents[1] / "models" / BUNDLED
-    directory = Path(model).expanduser()
-    if not directory.is_dir():
-        raise ModelError(
-            f"model {model!r} is neither {BUNDLED!r} nor a directory; name a directory with"
-            " config.json, model.safetensors and tokenizer.json"
-        )
-    return directory
-
-
-def open_torch(*, model: str, device: str, dtype: str) -> OpenedDevice:
+def open_torch(
+    *,
+    model: str,
+    device: str,
+    dtype: str,
+    state_dtype: str = "auto",
+    progress: OnProgress = no_progress,
+) -> OpenedDevice:
     """Load a model and its tokenizer; no arena is allocated yet.
+
+    What can be wrong is looked for from the cheap to the dear: the configuration, the tokenizer,
+    the weights' headers, the room for them, and only then the weights themselves.
 
     Raises:
         ModelError: the directory, its configuration, weights or tokenizer are missing or damaged.
+        NotEnoughMemory: the weights are larger than what is free.
         ValidationError: no such device here, or no such dtype.
     """
     where = _usable(device)
-    precision = choose_precision(dtype, where)
-    directory = model_directory(model)
-    config = ConfigReader.load(directory)
-    built, asked = load_model(config, open_weights(directory), precision, where)
-    tokenizer = HubTokenizer.load(directory / _TOKENIZER_FILE)
-    if tokenizer.vocab_size > built.shape.vocab_size:
-        raise ModelError(
-            f"{directory}: the tokenizer has {tokenizer.vocab_size} ids, the model only"
-            f" {built.shape.vocab_size}; they don't belong together"
+    choose_precision(dtype, where, state_dtype=state_dtype)  # a wrong name, before any file
+    with open_source(model) as source:
+        return _open(source, where, dtype, state_dtype, progress)
+
+
+def _open(
+    source: ModelSource, where: torch.device, dtype: str, state_dtype: str, progress: OnProgress
+) -> OpenedDevice:
+    config, path = source.config, source.path
+    stored = stored_dtype(config)
+    precision = choose_precision(dtype, where, state_dtype=state_dtype, stored=stored)
+    text = source.open_text()
+    tokenizer = text.tokenizer
+    generation = NO_DEFAULTS
+
+    def checked(shape: ModelShape, asked: Asked) -> None:
+        nonlocal generation
+        if tokenizer.vocab_size > shape.vocab_size:
+            raise TokenizerMismatch(
+                f"{path}: the tokenizer has {tokenizer.vocab_size} ids, the model only"
+                f" {shape.vocab_size}; they don't belong together"
+            )
+        generation = source.read_generation(shape.vocab_size)
+        generation = generation.with_ends(*text.eos_token_ids)
+        _check_room(asked.num_bytes, where)
+
+    with closing(source.open_store()) as store:
+        built, asked = load_model(
+            config,
+            store,
+            precision,
+            where,
+            progress=progress,
+            with_fingerprint=True,
+            checked=checked,
         )
-    return OpenedDevice(
-        device=TorchDevice(built, precision, num_parameters=asked.num_parameters, device=where),
-        tokenizer=tokenizer,
+    opened = TorchDevice(
+        built,
+        precision,
+        num_parameters=asked.num_parameters,
+        device=where,
+        fingerprint=asked.fingerprint,
+        generation=generation,
     )
+    return OpenedDevice(
+        device=opened,
+        tokenizer=tokenizer,
+        constraints=LibraryCompiler(tokenizer.to_json, opened.model.eos_token_ids),
+        chat=text.chat,
+        opening_ids=text.opening_ids,
+        memory=ask_memory(built.shape, precision, where, asked.num_bytes),
+    )
+
+
+def _check_room(needed: int, device: torch.device) -> None:
+    free = free_memory(device)
+    if free is not None and needed > free:
+        raise NotEnoughMemory(
+            needed_bytes=needed,
+            available_bytes=free,
+            why=(
+                f"the weights take {format_bytes(needed)} and {format_bytes(free)} are free on"
+                f" {device}; use a smaller model or a dtype of 16 bits"
+            ),
+        )
 
 
 def _usable(name: str) -> torch.device:

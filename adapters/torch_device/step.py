@@ -14,12 +14,13 @@ from adapters.models.decoder import CausalModel
 from adapters.models.precision import Precision
 from adapters.ragged.arenas import Arenas
 from adapters.ragged.passes import PassBudget, cut
-from adapters.ragged.plan import Sampled, plan_pass
+from adapters.ragged.plan import PassPlan, Sampled, Scored, plan_pass
 from adapters.ragged.reads import PageContext
 from adapters.ragged.run import Pass
 from adapters.torch_device.prepare import check_rows, poison_freed, prepare_pages, prepare_slots
-from adapters.torch_device.sampler import draw
-from kernel.step import DeviceStep
+from adapters.torch_device.sampling import SamplingMemory, draw, score
+from kernel.outputs import TokenLogprobs
+from kernel.step import DeviceStep, RowFault, RowOutcome, RowScores
 
 __all__ = ["StepRunner"]
 
@@ -28,7 +29,10 @@ _LOGIT_NUMBERS = (32 << 20) // 8
 
 @attrs.define(eq=False)
 class StepRunner:
-    """Runs steps on one thread at a time; keeps nothing from step to step but the arenas."""
+    """Runs steps on one thread at a time.
+
+    It keeps nothing from step to step but the arenas, and what follows from open turns' own tokens.
+    """
 
     model: CausalModel
     arenas: Arenas
@@ -36,16 +40,23 @@ class StepRunner:
     poison: bool = False
     """Fill what was given back with NaN, so that a stale read shows."""
     _newest_step: int = attrs.field(default=-1, init=False)
+    _memory: SamplingMemory = attrs.field(factory=SamplingMemory, init=False)
 
     @torch.inference_mode()
-    def run(self, step: DeviceStep) -> tuple[int | None, ...]:
-        """Run a whole step; the drawn token of each row, ``None`` where it doesn't sample."""
-        drawn: list[int | None] = [None] * len(step.rows)
-        for sampled, logits in self.forward(step):
-            tokens = draw(logits, [sampling for _, sampling in sampled])
-            for (row, _), token in zip(sampled, tokens, strict=True):
-                drawn[row] = token
-        return tuple(drawn)
+    def run(self, step: DeviceStep) -> tuple[RowOutcome, ...]:
+        """Run a whole step; the outcome of each row."""
+        outcomes: list[RowOutcome] = [None] * len(step.rows)
+        prompts: dict[int, list[TokenLogprobs]] = {}
+        for plan, hidden in self._passes(step):
+            for scored in plan.scored:
+                prompts.setdefault(scored.row, []).extend(self._score(scored, hidden))
+            for sampled, logits in self._logits(plan, hidden):
+                drawn = draw(logits, [sampling for _, sampling in sampled], self._memory)
+                for (row, _), outcome in zip(sampled, drawn, strict=True):
+                    outcomes[row] = outcome
+        for row, found in prompts.items():
+            outcomes[row] = _with_prompt(outcomes[row], found)
+        return tuple(outcomes)
 
     def forward(self, step: DeviceStep) -> Iterator[tuple[list[Sampled], Tensor]]:
         """Compute the step up to the drawing, in one pass or several.
@@ -53,6 +64,11 @@ class StepRunner:
         Yields sampling rows (index in the step, how it draws) and their logits
         [rows, vocabulary], each row once.
         """
+        for plan, hidden in self._passes(step):
+            yield from self._logits(plan, hidden)
+
+    def _passes(self, step: DeviceStep) -> Iterator[tuple[PassPlan, Tensor]]:
+        """Each pass of a step, and what the model makes of its tokens: [tokens, hidden]."""
         check_rows(step.rows)
         if self.poison and step.step >= self._newest_step:
             # A step that was overtaken while its worker hung would poison what others own by now.
@@ -69,10 +85,34 @@ class StepRunner:
             padding_page=self.arenas.pages.padding,
             compute=self.precision.compute,
         )
-        block = max(1, _LOGIT_NUMBERS // shape.vocab_size)
         for pieces in cut(step.rows, PassBudget.of(shape)):
             plan = plan_pass(context, pieces, self.model.head.device)
-            last = self.model.hidden(Pass(plan, self.arenas)).index_select(0, plan.sample_at)
-            for start in range(0, len(plan.sampled), block):
-                part = slice(start, start + block)
-                yield plan.sampled[part], self.model.logits(last[part])
+            yield plan, self.model.hidden(Pass(plan, self.arenas))
+
+    def _logits(self, plan: PassPlan, hidden: Tensor) -> Iterator[tuple[list[Sampled], Tensor]]:
+        last, block = hidden.index_select(0, plan.sample_at), self._block
+        for start in range(0, len(plan.sampled), block):
+            part = slice(start, start + block)
+            yield plan.sampled[part], self.model.logits(last[part])
+
+    def _score(self, scored: Scored, hidden: Tensor) -> Iterator[TokenLogprobs]:
+        """Log-probabilities of the targets of one row, in their order."""
+        targets, count, block = scored.scoring.targets, scored.scoring.count, self._block
+        for start in range(0, len(targets), block):
+            part = targets[start : start + block]
+            at = scored.start + start
+            logits = self.model.logits(hidden[at : at + len(part)])
+            yield from score(logits, part, [count] * len(part))
+
+    @property
+    def _block(self) -> int:
+        """Rows of logits that are computed at once."""
+        return max(1, _LOGIT_NUMBERS // self.model.shape.vocab_size)
+
+
+def _with_prompt(outcome: RowOutcome, prompt: list[TokenLogprobs]) -> RowOutcome:
+    if isinstance(outcome, RowFault):
+        return outcome
+    if isinstance(outcome, RowScores):
+        return attrs.evolve(outcome, prompt=tuple(prompt))
+    return RowScores(outcome, prompt=tuple(prompt))

@@ -12,11 +12,11 @@ import time
 import traceback
 from collections.abc import Callable
 
-from kernel.step import DeviceStep, StepDone, StepFault, StepReport
+from kernel.step import DeviceStep, RowOutcome, StepDone, StepFault, StepReport
 
 __all__ = ["ThreadWorker"]
 
-RunStep = Callable[[DeviceStep], tuple[int | None, ...]]
+RunStep = Callable[[DeviceStep], tuple[RowOutcome, ...]]
 Done = Callable[[StepReport], None]
 
 

@@ -44,6 +44,7 @@ _KERNEL: dict[str, str] = {
     "actor.died": "actor incarnation error",
     "turn.started": _TURN,
     "turn.ended": f"{_TURN} {_RESULT}",
+    "turn.history_differs": "session turn",
 }
 
 COVERED: dict[str, frozenset[str]] = {

@@ -13,6 +13,8 @@ from kernel.step import (
     DeviceWorker,
     InitialState,
     PageCopy,
+    PromptScoring,
+    RowOutcome,
     RowSampling,
     StepDone,
     StepFault,
@@ -68,7 +70,7 @@ class Bench:
         number: int = settings.pop("step", 0)
         self.worker.submit(DeviceStep(number, rows, **settings), self.reports.append)
 
-    def tokens(self, *rows: StepRow, **settings: Any) -> tuple[int | None, ...]:
+    def tokens(self, *rows: StepRow, **settings: Any) -> tuple[RowOutcome, ...]:
         self.submit(*rows, **settings)
         report = self.reports[-1]
         assert isinstance(report, StepDone), report
@@ -90,6 +92,7 @@ def row(
     pages: Sequence[int] = (0, 1, 2, 3),
     tail: tuple[int, int] | None = None,
     sampling: RowSampling | None = GREEDY,
+    scoring: PromptScoring | None = None,
 ) -> StepRow:
     return StepRow(
         slot=slot if isinstance(slot, NoSlot) else SlotIndex(slot),
@@ -99,6 +102,7 @@ def row(
         pages=[PageIndex(page) for page in pages],
         tail_copy=tail and PageCopy(PageIndex(tail[0]), PageIndex(tail[1])),
         sampling=sampling,
+        scoring=scoring,
     )
 
 
@@ -109,7 +113,7 @@ def cold(history: Sequence[int], *, kind: str = "fake", sampling: RowSampling = 
     slot = 3 if opened.model.uses_slots else NO_SLOT
     first = row(history, slot=slot, initial="zeros", pages=range(9, 20), sampling=sampling)
     (token,) = Bench(opened).tokens(first)
-    assert token is not None
+    assert isinstance(token, int)
     return token
 
 

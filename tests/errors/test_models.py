@@ -125,7 +125,7 @@ NORM = "final_norm.weight"
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "config is a directory": (make_it_a_directory("config.json"), "config.json"),
     "weights are a directory": (make_it_a_directory("model.safetensors"), "model.safetensors"),
-    "config of another kind": (edit_config(model_type="llama"), "'llama'"),
+    "config of another kind": (edit_config(model_type="rwkv9"), "'rwkv9'"),
     "config without kind": (edit_config(model_type=None), "tenure_hybrid"),
     "config with an unknown key": (edit_config(rotary=1), "rotary"),
     "config with a wrong number": (edit_config(hidden_size=-1), "hidden_size"),

@@ -73,8 +73,7 @@ async def test_a_configuration_that_contradicts_the_model_closes_the_device(
     device = _Watched()
     opened = OpenedDevice(device=device, tokenizer=device.tokenizer)
 
-    def open_it(config: EngineConfig) -> OpenedDevice:
-        del config
+    def open_it(*_how: object) -> OpenedDevice:
         return opened
 
     monkeypatch.setattr("kernel.engine.open_device", open_it)

@@ -91,7 +91,8 @@ KNOWN: dict[type, set[str]] = {
         *("interrupt_reason", "was_admitted"),
         # follow from the conversation
         *("session", "history", "kind", "max_tokens", "min_tokens", "stop_ids", "temperature"),
-        *("top_k", "top_p", "key", "priority", "tenant", "deadline_s"),
+        *("top_k", "top_p", "key", "priority", "tenant", "deadline_s", "rules"),
+        "prompt_logprobs",
         # told to callers, or counted
         *("output", "absorbed_before"),
     },

@@ -8,6 +8,7 @@ import pytest
 from adapters.fake_device import FakeDevice, open_fake
 from kernel import Engine, EngineConfig, ModelError, ValidationError
 from kernel.environment import Environment
+from kernel.loading import LoadProgress, OnProgress
 from kernel.opening import DEVICES, make_probe, open_device
 from kernel.probe import EventProbe, NullProbe
 from kernel.step import OpenedDevice
@@ -29,10 +30,11 @@ class Entry:
 class Watched:
     """A factory that remembers what it opened, and how it was asked."""
 
-    asked: list[dict[str, str]] = attrs.field(factory=list[dict[str, str]])
+    asked: list[dict[str, Any]] = attrs.field(factory=list[dict[str, Any]])
     device: FakeDevice | None = None
 
-    def __call__(self, **how: str) -> OpenedDevice:
+    def __call__(self, *, progress: OnProgress, **how: Any) -> OpenedDevice:
+        progress(LoadProgress(1, 2, "a"))
         self.asked.append(how)
         self.device = FakeDevice(eos_token_ids=())
         return OpenedDevice(device=self.device, tokenizer=self.device.tokenizer)
@@ -57,12 +59,14 @@ async def test_a_device_is_found_by_its_name_and_closed_by_who_opened_it(
     """A package brings a device by an entry point; the kernel imports none of them."""
     factory = Watched()
     installed["mine"] = factory
-    config = EngineConfig(model="some/path", device="mine", dtype="float64")
-    async with Engine.open(config) as engine:
+    told: list[LoadProgress] = []
+    names = {"model": "some/path", "device": "mine", "dtype": "float64", "state_dtype": "bfloat16"}
+    async with Engine.open(EngineConfig.from_dict(names), progress=told.append) as engine:
         result = await engine.complete("hello", GREEDY)
 
     assert len(result.token_ids) == 4
-    assert factory.asked == [{"model": "some/path", "device": "mine", "dtype": "float64"}]
+    assert factory.asked == [names]
+    assert told == [LoadProgress(1, 2, "a")]
     assert factory.device is not None
     with pytest.raises(RuntimeError, match="allocate"):
         _ = factory.device.arenas

@@ -9,6 +9,7 @@ import pytest
 
 from kernel.errors import ValidationError
 from kernel.params import SamplingParams
+from kernel.structured_outputs import StructuredOutputs
 
 
 def test_defaults_draw_from_the_whole_distribution_until_the_model_ends() -> None:
@@ -17,6 +18,10 @@ def test_defaults_draw_from_the_whole_distribution_until_the_model_ends() -> Non
 
     assert (params.temperature, params.top_p, params.top_k) == (1.0, 1.0, 0)
     assert params.max_tokens is None
+
+
+def takes_four(_a: object, _b: object, _c: object, _d: object) -> None:
+    """No logits processor."""
 
 
 REFUSED: list[Mapping[str, Any]] = [
@@ -47,6 +52,43 @@ REFUSED: list[Mapping[str, Any]] = [
     {"ignore_eos": 1},
     {"detokenize": None},
     {"include_stop_str_in_output": "no"},
+    {"min_p": -0.1},
+    {"min_p": 1.5},
+    {"typical_p": 0},
+    {"typical_p": 1.1},
+    {"presence_penalty": 2.5},
+    {"frequency_penalty": -2.1},
+    {"frequency_penalty": math.nan},
+    {"repetition_penalty": 0},
+    {"repetition_penalty": -1},
+    {"logit_bias": {"a": 1}},
+    {"logit_bias": {-1: 1}},
+    {"logit_bias": {1: "much"}},
+    {"logit_bias": {1: math.inf}},
+    {"logit_bias": {1: 1.0, "1": 2.0}},
+    {"logit_bias": [1, 2]},
+    {"logit_bias": 3},
+    {"allowed_token_ids": []},
+    {"allowed_token_ids": [-1]},
+    {"allowed_token_ids": 3},
+    {"bad_words": [""]},
+    {"bad_words": " "},
+    {"bad_words": [[]]},
+    {"bad_words": [3, 4]},
+    {"bad_words": [[3, -1]]},
+    {"bad_words": 3},
+    {"logits_processors": [3]},
+    {"logits_processors": [lambda: None]},
+    {"logits_processors": [takes_four]},
+    {"logits_processors": print},
+    {"logprobs": -2},
+    {"logprobs": True},
+    {"prompt_logprobs": 1.0},
+    {"skip_special_tokens": None},
+    {"structured_outputs": {}},
+    {"structured_outputs": {"regex": "a", "choice": ["b"]}},
+    {"structured_outputs": {"json_object": False}},
+    {"structured_outputs": "json"},
 ]
 
 
@@ -87,7 +129,7 @@ def test_from_dict_names_the_unknown_parameter_and_a_near_one() -> None:
 
 def test_from_dict_lists_all_names_where_none_is_near() -> None:
     """The message is the documentation at hand."""
-    with pytest.raises(ValidationError, match="known are detokenize"):
+    with pytest.raises(ValidationError, match="known are allowed_token_ids, bad_words, detokenize"):
         SamplingParams.from_dict({"xyzzy": 1})
 
 
@@ -134,8 +176,10 @@ def test_hugging_face_greedy_overrides_the_distribution() -> None:
     [
         {"num_beams": 4},
         {"num_return_sequences": 2},
-        {"repetition_penalty": 1.2},
-        {"bad_words_ids": [[3]]},
+        {"no_repeat_ngram_size": 2},
+        {"sequence_bias": [[[3, 4], -1.0]]},
+        {"sequence_bias": [3]},
+        {"guidance_scale": 1.5},
         {"max_time": 3.0},
         {"do_sample": "yes"},
     ],
@@ -169,7 +213,17 @@ def test_openai_names_are_translated() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{"n": 2}, {"presence_penalty": 0.5}, {"model": "x"}, {"logit_bias": {"3": 1}}],
+    [
+        {"n": 2},
+        {"model": "x"},
+        {"echo": True},
+        {"top_logprobs": 3},
+        {"logprobs": True, "top_logprobs": -1},
+        {"logprobs": 2, "top_logprobs": 3},
+        {"response_format": {"type": "xml"}},
+        {"response_format": {"type": "json_schema"}},
+        {"response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"}},
+    ],
     ids=str,
 )
 def test_openai_key_that_is_not_served_is_refused(given: dict[str, Any]) -> None:
@@ -185,3 +239,107 @@ def test_openai_limits_that_differ_are_a_contradiction() -> None:
     assert SamplingParams.from_openai(both).max_tokens == 5
     with pytest.raises(ValidationError, match="max_completion_tokens is 6"):
         SamplingParams.from_openai({**both, "max_completion_tokens": 6})
+
+
+def test_hugging_face_bans_and_biases_take_our_names() -> None:
+    """Three spellings there of what is a bad word or a bias here."""
+    params = SamplingParams.from_hf(
+        {
+            "min_p": 0.05,
+            "typical_p": 0.9,
+            "repetition_penalty": 1.2,
+            "bad_words_ids": [[3], [4, 5]],
+            "suppress_tokens": [7, 8],
+            "sequence_bias": [[[3], -2.0], [[9], 1.5]],
+        }
+    )
+
+    assert params == SamplingParams(
+        min_p=0.05,
+        typical_p=0.9,
+        repetition_penalty=1.2,
+        bad_words=[[3], [4, 5], [7], [8]],
+        logit_bias={3: -2.0, 9: 1.5},
+    )
+    assert SamplingParams.from_hf({"sequence_bias": {(3,): 1.0}}).logit_bias == ((3, 1.0),)
+
+
+def test_hugging_face_greedy_ignores_every_limit() -> None:
+    """There, warpers run only when do_sample is True."""
+    params = SamplingParams.from_hf({"do_sample": False, "min_p": 0.1, "typical_p": 0.5})
+
+    assert params == SamplingParams(temperature=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"logprobs": True}, 0),
+        ({"logprobs": True, "top_logprobs": 5}, 5),
+        ({"logprobs": 3}, 3),
+        ({"logprobs": 3, "top_logprobs": 3}, 3),
+        ({"logprobs": False, "top_logprobs": 0}, None),
+        ({"logprobs": None}, None),
+    ],
+    ids=str,
+)
+def test_openai_logprobs_of_both_apis_are_read(given: dict[str, Any], expected: int | None) -> None:
+    """Chat requests say whether and how many, completions say how many."""
+    assert SamplingParams.from_openai(given).logprobs == expected
+
+
+def test_openai_names_of_vllm_are_passed_on() -> None:
+    """JSON has no keys but strings."""
+    params = SamplingParams.from_openai(
+        {
+            "presence_penalty": 0.5,
+            "frequency_penalty": -0.5,
+            "logit_bias": {"3": 1, "10": -100},
+            "min_p": 0.1,
+            "bad_words": ["no"],
+            "allowed_token_ids": [9, 3, 3],
+            "prompt_logprobs": 2,
+            "skip_special_tokens": False,
+        }
+    )
+
+    assert params == SamplingParams(
+        presence_penalty=0.5,
+        frequency_penalty=-0.5,
+        logit_bias={3: 1.0, 10: -100.0},
+        min_p=0.1,
+        bad_words=("no",),
+        allowed_token_ids=(3, 9),
+        prompt_logprobs=2,
+        skip_special_tokens=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, StructuredOutputs(json_object=True)),
+        (
+            {"type": "json_schema", "json_schema": {"name": "x", "schema": {"b": 1, "a": 2}}},
+            StructuredOutputs(json='{"b": 1, "a": 2}'),
+        ),
+    ],
+    ids=str,
+)
+def test_openai_response_format_is_a_structured_output(
+    form: dict[str, Any], expected: StructuredOutputs | None
+) -> None:
+    """The order of a schema's keys stays: outputs follow it."""
+    assert SamplingParams.from_openai({"response_format": form}).structured_outputs == expected
+
+
+def test_params_hash_whatever_they_carry() -> None:
+    """They are values: sets and caches of them must work."""
+    given: dict[str, Any] = {
+        "logit_bias": {1: 2.0},
+        "bad_words": ["a", [1, 2]],
+        "structured_outputs": {"json": {"type": "object"}},
+    }
+
+    assert hash(SamplingParams(**given)) == hash(SamplingParams(**given))

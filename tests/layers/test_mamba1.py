@@ -1,5 +1,7 @@
 """The selective scan against the recurrence written token by token."""
 
+from typing import Protocol
+
 import pytest
 import torch
 from torch import Tensor
@@ -14,6 +16,20 @@ from adapters.layers.mamba1 import (
 from adapters.ragged.indices import ChunkLayout, IndexBatch, SlotList, chunk_arrays
 
 STATE, CHANNELS = 5, 12
+
+
+class Scan(Protocol):
+    def __call__(
+        self,
+        h: Tensor,
+        layout: ChunkLayout,
+        most: int,
+        x: Tensor,
+        dt: Tensor,
+        a: Tensor,
+        b: Tensor,
+        c: Tensor,
+    ) -> Tensor: ...
 
 
 def numbers(*shape: int, seed: int) -> Tensor:
@@ -102,18 +118,25 @@ def test_a_large_state_is_taken_on_in_place(monkeypatch: pytest.MonkeyPatch) -> 
     assert torch.allclose(arena[2], expected, atol=1e-13)
 
 
+@pytest.mark.parametrize("how", [mamba1.scan_by_turns, mamba1.scan_at_once, None])
 @pytest.mark.parametrize("together", [1, 2, 5, 1000])
 @pytest.mark.parametrize("size", [1, 4, 16])
 def test_prefill_is_the_recurrence_whatever_the_chunks_and_spans(
-    monkeypatch: pytest.MonkeyPatch, size: int, together: int
+    monkeypatch: pytest.MonkeyPatch, size: int, together: int, how: Scan | None
 ) -> None:
+    """All chunks at once is for accelerators; where there is none, only this test runs it."""
     lengths, slots = [11, 8, 5, 2], slot_list(4, 0, 5, 2)
     inputs, layout = Inputs(sum(lengths)), layout_of(lengths, size)
     arena = numbers(7, STATE, CHANNELS, seed=6)
-    before = arena.clone()
-    monkeypatch.setattr(mamba1, "_IN_CACHE", together * STATE * CHANNELS)
+    before, most = arena.clone(), together * STATE * CHANNELS
+    monkeypatch.setattr(mamba1, "_IN_CACHE", most)
 
-    cells = scan_prefill(arena, slots, layout, *inputs.cells(layout))
+    if how is None:
+        cells = scan_prefill(arena, slots, layout, *inputs.cells(layout))
+    else:
+        h = arena[slots.host]
+        cells = how(h, layout, most, *inputs.cells(layout))
+        arena[slots.host] = h
 
     y = cells.flatten(0, 1).index_select(0, layout.cell_of_token)
     token = 0
@@ -130,15 +153,15 @@ def test_prefill_is_the_recurrence_whatever_the_chunks_and_spans(
 def test_steps_that_forget_everything_at_once_stay_finite() -> None:
     """A form that divides by decays would divide by zero here."""
     inputs, layout = Inputs(16, steepest=1e4), layout_of([16], 8)
-    arena = numbers(1, STATE, CHANNELS, seed=6).float()
-    narrow = [each.float() for each in inputs.cells(layout)]
-    x, dt, a, b, c = narrow
+    x, dt, a, b, c = (each.float() for each in inputs.cells(layout))
+    for how in (mamba1.scan_by_turns, mamba1.scan_at_once):
+        h = numbers(1, STATE, CHANNELS, seed=6).float()
 
-    y = scan_prefill(arena, slot_list(0), layout, x, dt, a, b, c)
+        y = how(h, layout, 1000, x, dt, a, b, c)
 
-    assert (torch.exp(dt * a[0]) == 0).any()
-    assert torch.isfinite(y).all()
-    assert torch.isfinite(arena).all()
+        assert (torch.exp(dt * a[0]) == 0).any()
+        assert torch.isfinite(y).all()
+        assert torch.isfinite(h).all()
 
 
 def test_padding_changes_no_state_even_when_its_row_is_not_a_number() -> None:

@@ -99,3 +99,27 @@ def test_arrays_keep_their_shape_on_the_way_to_the_device() -> None:
 
     assert torch.equal(moved[places[0]], torch.arange(6).view(2, 3))
     assert moved[places[1]].shape == (0,)
+
+
+@pytest.mark.parametrize("steep", [-1.0, -30.0, -1000.0])
+def test_steep_decays_lose_no_digits(steep: float) -> None:
+    """A difference of two sums from the chunk's start is off by the rounding of the larger one."""
+    heads, width, state, length, size = 2, 4, 8, 16, 16
+    layout = _layout([length], size, 4)
+    slots = SlotList([1], torch.tensor([1]))
+    x, b, c = (
+        numbers(1, size, heads, width, seed=1),
+        numbers(1, size, 1, state, seed=2),
+        numbers(1, size, 1, state, seed=3),
+    )
+    # Every other token forgets; the one between must be read as if nothing had been before.
+    dt = numbers(1, size, heads, seed=4).sigmoid() * torch.tensor([1.0, 1e-3]).repeat(8)[:, None]
+    a = torch.tensor([steep, steep / 2], dtype=torch.float64)
+    arena = numbers(3, heads, width, state, seed=5)
+    exact = mamba2.ssm_prefill(arena.clone(), slots, layout, x, dt, a, b, c)
+
+    narrow = mamba2.ssm_prefill(
+        arena.float(), slots, layout, *(part.float() for part in (x, dt, a, b, c))
+    )
+
+    assert (narrow.double() - exact).abs().max() < 2e-6 * exact.abs().max()

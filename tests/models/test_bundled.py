@@ -10,7 +10,7 @@ import torch
 import adapters.models
 from adapters.models.reference import reference_logits
 from adapters.models.weights import load_weights
-from adapters.tokenizers import HubTokenizer
+from adapters.text.tokenizer import HubTokenizer
 
 BUNDLED = Path(adapters.models.__file__).with_name("bundled")
 FILES = ("MODEL_CARD.md", "config.json", "model.safetensors", "tokenizer.json")

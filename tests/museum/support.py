@@ -205,8 +205,8 @@ def bits_of(stage: Stage, session: "Session") -> "list[torch.Tensor]":
     assert isinstance(device, TorchDevice)
     claim = stage.held_by(session)[-1]
     assert isinstance(claim.slot, int)
-    state, pages = device.arenas.state, device.arenas.pages
-    bits = [state.conv[:, claim.slot].clone(), state.ssm[:, claim.slot].clone()]
+    state, pages = device.arenas.states, device.arenas.pages
+    bits = [state["conv"][:, claim.slot].clone(), state["ssm"][:, claim.slot].clone()]
     for number, page in enumerate(claim.pages):
         filled = min(PAGE_SIZE, claim.position - number * PAGE_SIZE)
         bits.append(pages.keys[:, page, :filled].clone())

@@ -26,7 +26,10 @@ NOT_EXPLORED = (
 )
 SIMULATION = (*TESTING, "kernel/testing/simulation/**/*.py")
 LINT = ("ownership/lint/**/*.py",)
-TORCH_DEVICE = ("adapters/torch_device/*.py", "adapters/models/*.py")
+TORCH_DEVICE = (
+    *("adapters/torch_device/*.py", "adapters/models/*.py", "adapters/models/families/*.py"),
+    *("adapters/layers/*.py", "adapters/ragged/*.py"),
+)
 STAGES = (
     *("tests/kernel/loopless.py", "tests/kernel/pool.py", "tests/kernel/toys.py"),
     *("tests/kernel/turns.py", "tests/ownership/support.py", "tests/scenarios/*.py"),
@@ -149,6 +152,21 @@ RUNS = (
             "tests/oracle/*.py",
         ),
         conditions=("schedules >= 200", "differing_tokens == 0"),
+        is_expected=True,
+    ),
+    Run(
+        name="parity",
+        command="python -m tests.parity --json --write",
+        measures=(
+            *TORCH_DEVICE,
+            *("tests/parity/**/*.py", "tests/oracle/world.py", "tests/torch_device/support.py"),
+        ),
+        conditions=(
+            *("families >= 17", "shapes >= 51", "float64 <= 1e-9", "float32 <= 1e-4"),
+            *("bfloat16 <= 0.2", "float16 <= 0.02"),
+            *("bfloat16_median <= 0.05", "float16_median <= 0.005"),
+            *("tokens >= 10000", "differing_tokens == 0", "faults == 0"),
+        ),
         is_expected=True,
     ),
 )

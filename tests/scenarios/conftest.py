@@ -1,9 +1,8 @@
 """The devices that the main scenarios run on: the fake one, and the bundled model in float64."""
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,24 +13,38 @@ from tests.scenarios.stage import DeviceFactory, open_fake
 if TYPE_CHECKING:
     import torch
 
-    from adapters.models.hybrid import HybridConfig
+    from adapters.models.config_reader import ConfigReader
+    from adapters.models.decoder import CausalModel
+    from adapters.models.loader import Asked
+    from adapters.models.precision import Precision
+    from adapters.models.store import TensorStore
+    from adapters.ragged.spec import ModelShape
 
 _WEIGHTS = Path(adapters.__file__).parent / "models" / "bundled" / "model.safetensors"
 
 
-@cache
-def _load_once(
-    directory: Path, dtype: "torch.dtype"
-) -> "tuple[HybridConfig, Mapping[str, torch.Tensor]]":
-    from adapters.models.weights import load_weights
-
-    return load_weights(directory, dtype=dtype)
+_loaded: "dict[torch.dtype, tuple[CausalModel, Asked]]" = {}
 
 
-def _load_weights(
-    directory: Path, *, dtype: "torch.dtype"
-) -> "tuple[HybridConfig, Mapping[str, torch.Tensor]]":
-    return _load_once(directory, dtype)
+def _load_model(
+    config: "ConfigReader",
+    store: "TensorStore",
+    precision: "Precision",
+    device: "torch.device",
+    *,
+    checked: "Callable[[ModelShape, Asked], None]",
+    **options: Any,
+) -> "tuple[CausalModel, Asked]":
+    """Read the model once; its tensors aren't written, so devices may share them."""
+    found = _loaded.get(precision.weights)
+    if found is None:
+        from adapters.models.registry import load_model
+
+        found = load_model(config, store, precision, device, checked=checked, **options)
+        _loaded[precision.weights] = found
+    else:
+        checked(found[0].shape, found[1])
+    return found
 
 
 def _open_bundled() -> OpenedDevice:
@@ -50,7 +63,7 @@ def opened_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         pytest.skip("the bundled model has not been trained yet")
     # Reading weights and measuring threads would cost more than the scenarios do.
     monkeypatch.setenv("TENURE_TORCH_THREADS", "1")
-    monkeypatch.setattr("adapters.torch_device.factory.load_weights", _load_weights)
+    monkeypatch.setattr("adapters.torch_device.factory.load_model", _load_model)
     return _open_bundled
 
 

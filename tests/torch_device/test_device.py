@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from adapters.models.reference import reference_logits
 from adapters.models.weights import random_weights, save_model
-from adapters.tokenizers import HubTokenizer
+from adapters.text.tokenizer import HubTokenizer
 from adapters.torch_device import TorchDevice, open_torch
 from adapters.torch_device.precision import choose_precision
 from kernel.errors import ModelError, ValidationError
@@ -21,6 +21,7 @@ from kernel.step import (
     DeviceStep,
     DeviceWorker,
     InitialState,
+    RowOutcome,
     StepDone,
     StepReport,
     StepRow,
@@ -88,7 +89,7 @@ def test_an_opened_model_generates_what_the_reference_would(whole: Path) -> None
         assert isinstance(report, StepDone)
         assert report.compute_s > 0
         position = len(tokens)
-        tokens += [token for token in report.tokens if token is not None]
+        tokens += [token for token in report.tokens if isinstance(token, int)]
     worker.stop()
     assert worker.join(5)
     device.close()
@@ -139,7 +140,7 @@ def test_arenas_outlive_a_worker_and_go_with_the_device(whole: Path) -> None:
         StepRow(SlotIndex(0), "zeros", 0, [1, 2, 3], pages, None, None),
         StepRow(SlotIndex(0), "kept", 3, [4], pages, None, GREEDY),
     ]
-    drawn: list[tuple[int | None, ...]] = []
+    drawn: list[tuple[RowOutcome, ...]] = []
     for row in rows:
         worker = device.start_worker(CONTEXT)
         report = run_one(worker, DeviceStep(step=0, rows=[row]))

@@ -1,16 +1,26 @@
 """The sampler against a plain reference, one row at a time in numpy."""
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
 
-from adapters.torch_device.sampler import draw, uniform
+from adapters.torch_device.sampling import draw as draw_outcomes
+from adapters.torch_device.sampling import uniform
 from kernel.step import RowSampling
 
 Logits = npt.NDArray[np.float64]
+
+
+def draw(logits: torch.Tensor, rows: Sequence[RowSampling]) -> list[int]:
+    """Draw where every row must come to a token."""
+    outcomes = draw_outcomes(logits, rows)
+    tokens = [outcome for outcome in outcomes if isinstance(outcome, int)]
+    assert len(tokens) == len(rows), outcomes
+    return tokens
 
 
 def how(

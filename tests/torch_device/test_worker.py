@@ -8,9 +8,9 @@ from typing import Protocol
 import pytest
 
 from adapters.torch_device.worker import ThreadWorker
-from kernel.step import DeviceStep, StepDone, StepFault, StepReport
+from kernel.step import DeviceStep, RowOutcome, StepDone, StepFault, StepReport
 
-Tokens = tuple[int | None, ...]
+Tokens = tuple[RowOutcome, ...]
 RunStep = Callable[[DeviceStep], Tokens]
 IsLost = Callable[[BaseException], bool]
 WAIT_S = 5.0

@@ -3,6 +3,8 @@
 Attention has no positions of its own: the recurrent layers tell them.
 """
 
+import math
+
 import attrs
 from torch import Tensor
 
@@ -149,7 +151,8 @@ def _shape(
 
 def _mamba2(config: ConfigReader, own: TensorLoader, sizes: _Sizes, place: int) -> Mixer:
     mamba = sizes.mamba
-    limits = "mamba_dt_limit" if config.has("mamba_dt_limit") else "time_step_limit"
+    # Steps have a lower bound only; time_step_limit is written and means nothing here.
+    least = "mamba_dt_min" if config.has("mamba_dt_min") else "time_step_min"
     conv_bias = "mamba_conv_bias" if config.has("mamba_conv_bias") else "use_conv_bias"
     return parts.mamba2(
         own,
@@ -158,7 +161,7 @@ def _mamba2(config: ConfigReader, own: TensorLoader, sizes: _Sizes, place: int) 
         norm=parts.grouped_norm(own, mamba.inner, mamba.groups, sizes.eps),
         bias=config.boolean("use_bias", False),
         conv_bias=config.boolean(conv_bias, True),
-        dt_limits=parts.step_limits(config, limits),
+        dt_limits=(config.number(least, 0.001), math.inf),
     )
 
 

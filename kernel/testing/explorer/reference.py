@@ -49,6 +49,7 @@ class Reference:
         reports: list[StepReport] = []
         self._worker.submit(DeviceStep(self._steps, (row,)), reports.append)
         report = reports[0]
-        if not isinstance(report, StepDone) or report.tokens[0] is None:
+        token = report.tokens[0] if isinstance(report, StepDone) else None
+        if not isinstance(token, int):
             raise RuntimeError(f"the reference could not be computed: {report}")
-        return report.tokens[0]
+        return token

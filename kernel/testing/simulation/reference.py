@@ -67,9 +67,10 @@ class ColdReference:
         self._steps += 1
         self._worker.submit(DeviceStep(self._steps, (row,)), reports.append)
         report = reports[0]
-        if not isinstance(report, StepDone) or report.tokens[0] is None:
+        token = report.tokens[0] if isinstance(report, StepDone) else None
+        if not isinstance(token, int):
             raise RuntimeError(f"the reference's own step failed: {report}")
-        return report.tokens[0]
+        return token
 
 
 def wrong_tokens(core: Core, turns: Sequence[TurnRecord]) -> list[str]:

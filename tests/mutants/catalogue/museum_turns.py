@@ -124,7 +124,7 @@ MUTANTS: list[Mutant] = [
         "first-token-stops-nothing",
         "A stop token ends a turn, also as its first.",
         "kernel/scheduler.py",
-        "turn.interrupt_reason is None and (is_stop or generated >= turn.max_tokens):",
+        "turn.interrupt_reason is None and (is_stop or is_last or generated >= turn.max_tokens):",
         "turn.interrupt_reason is None and (\n"
         "            (is_stop and generated > 1) or generated >= turn.max_tokens\n"
         "        ):",

@@ -165,9 +165,9 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "position-off-by-one",
         "A turn's position is what its state has absorbed.",
-        _SCHEDULER,
-        "        turn.position = position = start + absorbed",
-        "        turn.position = position = start + absorbed - (absorbed > 1)",
+        "kernel/landing.py",
+        "    turn.position = position = start + absorbed",
+        "    turn.position = position = start + absorbed - (absorbed > 1)",
         rule="position off by one",
     ),
     Mutant(

@@ -1,0 +1,1 @@
+"""One module for each architecture, with a constant ``ARCHITECTURE``: names, sizes, layouts."""

@@ -1,0 +1,110 @@
+"""Code that isn't ours, run for one row under its own guard: logits processors and constraints.
+
+Whatever it raises ends its own turn. The error that the caller gets carries its traceback as a
+note: the frames themselves would keep the step's tensors alive for as long as the error is kept.
+"""
+
+import traceback
+from collections.abc import Callable
+from typing import TypeVar
+
+import attrs
+import torch
+from torch import Tensor
+
+from kernel.logit_rules import LogitsProcessor
+from kernel.step import RowFault, RowOutcome, RowSampling, RowScores
+
+__all__ = ["apply_constraint", "apply_processors", "mark_last"]
+
+_T = TypeVar("_T")
+
+
+class _Unusable(Exception):
+    """A processor returned something that can't be drawn from."""
+
+
+def apply_processors(logits: Tensor, row: RowSampling) -> Tensor | RowFault:
+    """What a row's processors make of its logits; they get copies of all that they are given.
+
+    Args:
+        logits: [vocabulary], not changed.
+        row: has rules.
+    """
+    rules = row.rules
+    if rules is None:
+        return logits
+    generated = list(rules.known.generated(row.index))
+    current = logits.clone()
+    for processor in rules.processors:
+        texts = [rules.known.prompt()] if processor.takes_prompt else []
+        arguments = (*texts, list(generated), current)
+        result = _guard(_name(processor), lambda: _usable(processor.call(*arguments), logits))  # noqa: B023  called at once
+        if isinstance(result, RowFault):
+            return result
+        current = result
+    return current
+
+
+def apply_constraint(row: RowSampling, into: Tensor) -> RowFault | None:
+    """Fill one row of the mask [words] with what its constraint allows."""
+    rules = row.rules
+    if rules is None or rules.constraint is None:
+        return None
+    constraint, generated = rules.constraint, list(rules.known.generated(row.index))
+    found = _guard("the structured output", lambda: constraint.fill(generated, into))
+    return found if isinstance(found, RowFault) else None
+
+
+def mark_last(row: RowSampling, outcome: RowOutcome) -> RowOutcome:
+    """An outcome, marked as the turn's last where its constraint lets nothing follow the token."""
+    rules = row.rules
+    if rules is None or rules.constraint is None or isinstance(outcome, RowFault):
+        return outcome
+    drawn = outcome if isinstance(outcome, RowScores) else RowScores(outcome)
+    if drawn.token is None:
+        return outcome
+    constraint, generated = rules.constraint, [*rules.known.generated(row.index), drawn.token]
+    is_last = _guard("the structured output", lambda: constraint.is_complete(generated))
+    if isinstance(is_last, RowFault):
+        return is_last
+    return attrs.evolve(drawn, is_last=True) if is_last else outcome
+
+
+def _guard(what: str, call: Callable[[], _T]) -> _T | RowFault:
+    try:
+        return call()
+    except _Unusable as error:
+        return RowFault(f"{what} {error}")
+    except BaseException as error:
+        return RowFault(f"{what} raised {type(error).__name__}: {error}", _detached(error))
+
+
+def _detached(error: BaseException) -> BaseException:
+    """The error with its traceback as text, and no frames in its chain."""
+    text = "".join(traceback.format_exception(error))
+    chained: BaseException | None = error
+    while chained is not None:
+        traceback.clear_frames(chained.__traceback__)
+        chained.__traceback__ = None
+        chained = chained.__cause__ or chained.__context__
+    error.add_note(text)
+    return error
+
+
+def _usable(result: object, logits: Tensor) -> Tensor:
+    if not isinstance(result, Tensor):
+        raise _Unusable(f"returned {type(result).__name__} instead of the logits")
+    if result.shape != logits.shape:
+        raise _Unusable(
+            f"returned logits of shape {tuple(result.shape)} instead of {tuple(logits.shape)}"
+        )
+    result = result.detach().to(device=logits.device, dtype=logits.dtype)
+    if bool((result.isnan() | (result == torch.inf)).any()):
+        raise _Unusable("returned logits that are no numbers, or infinitely high")
+    return result
+
+
+def _name(processor: LogitsProcessor) -> str:
+    call = processor.call
+    return f"logits processor {getattr(call, '__qualname__', type(call).__qualname__)}"
