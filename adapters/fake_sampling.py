@@ -79,7 +79,7 @@ def _allowed(
 
 def _scores(state: int, token: int, count: int, vocabulary: int) -> TokenLogprobs:
     wanted = vocabulary if count < 0 else min(count, vocabulary)
-    first = hash(state) % vocabulary
+    first = hash((state, 0)) % vocabulary  # what a greedy row without rules draws
     found = {
         (first + rank) % vocabulary: Logprob(-0.5 * (rank + 1), rank + 1) for rank in range(wanted)
     }

@@ -32,13 +32,16 @@ class FakeTokenizer:
     vocab_size: int = 1000
     special_token_ids: tuple[int, ...] = attrs.field(default=(), converter=_as_ids)
     _bytes: tuple[bytes, ...] = attrs.field(init=False, repr=False, eq=False)
+    _names: tuple[bytes, ...] = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         table = [bytes([byte]) for byte in range(256)]
         table += [_word(number) for number in range(self.vocab_size - 256)]
+        names = table.copy()
         for special in self.special_token_ids:
-            table[special] = b""
+            table[special], names[special] = b"", f"<|{special}|>".encode()
         object.__setattr__(self, "_bytes", tuple(table[: self.vocab_size]))
+        object.__setattr__(self, "_names", tuple(names[: self.vocab_size]))
 
     def encode(self, text: str, /) -> list[int]:
         """Encode as UTF-8; a lone surrogate becomes a question mark."""
@@ -51,3 +54,7 @@ class FakeTokenizer:
             IndexError: an id is not below ``vocab_size``.
         """
         return b"".join([self._bytes[token] for token in token_ids]).decode("utf-8", "replace")
+
+    def decode_with_special(self, token_ids: Sequence[int], /) -> str:
+        """As ``decode``; special tokens as ``<|id|>``."""
+        return b"".join([self._names[token] for token in token_ids]).decode("utf-8", "replace")

@@ -1,7 +1,7 @@
 """Tenure's kernel: the public door, and the actors behind it."""
 
 from kernel.blocking import BlockingEngine, BlockingSession
-from kernel.chat import ChatFormat, ChatPrompt, Message
+from kernel.chat import ChatFormat, ChatPrompt, Message, Prompt
 from kernel.config import EngineConfig
 from kernel.engine import Engine
 from kernel.environment import Environment
@@ -87,6 +87,7 @@ __all__ = [
     "NotSubmitted",
     "OpenedDevice",
     "Overloaded",
+    "Prompt",
     "PromptTooLong",
     "QueueFull",
     "QueueTimeout",

@@ -38,7 +38,26 @@ def _as_messages(value: object) -> tuple[Message, ...]:
         for text in cast("Message", message).values():
             if isinstance(text, str):
                 checks.encodable("messages", text)
-    return cast("tuple[Message, ...]", messages)
+    return tuple(cast("Message", _own(message)) for message in messages)
+
+
+def _own(value: object) -> object:
+    """A copy as deep as JSON goes: the log remembers what was said, whatever becomes of a dict."""
+    if isinstance(value, Mapping):
+        return {key: _own(item) for key, item in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, list):
+        return [_own(item) for item in cast("list[object]", value)]
+    if isinstance(value, tuple):
+        return tuple(_own(item) for item in cast("tuple[object, ...]", value))
+    return value
+
+
+def _own_tools(value: Sequence[object] | None) -> Sequence[object] | None:
+    return cast("Sequence[object] | None", _own(value))
+
+
+def _own_variables(value: Mapping[str, object]) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", _own(value))
 
 
 @attrs.frozen
@@ -49,9 +68,11 @@ class ChatPrompt:
     """
 
     messages: tuple[Message, ...] = attrs.field(converter=_as_messages)
-    tools: Sequence[object] | None = attrs.field(default=None, kw_only=True)
+    tools: Sequence[object] | None = attrs.field(default=None, kw_only=True, converter=_own_tools)
     """JSON schemas of what the model may call; ``None``: those of the turn before."""
-    variables: Mapping[str, object] = attrs.field(factory=dict[str, object], kw_only=True)
+    variables: Mapping[str, object] = attrs.field(
+        factory=dict[str, object], kw_only=True, converter=_own_variables
+    )
     """More that the template reads (``enable_thinking``); what a turn doesn't say stays."""
     continue_final: bool = attrs.field(default=False, kw_only=True)
     """Let the answer go on from the last message, which is the assistant's own beginning."""
@@ -77,7 +98,8 @@ def as_chat_prompt(prompt: object) -> ChatPrompt | None:
     if isinstance(prompt, str | bytes | bytearray) or not isinstance(prompt, Sequence):
         return None
     items = cast("Sequence[object]", prompt)
-    if not any(isinstance(item, Mapping) for item in items):
+    # The first one decides: a long prompt of token ids isn't looked through for messages.
+    if not items or not isinstance(items[0], Mapping):
         return None
     return ChatPrompt(items)
 

@@ -51,8 +51,8 @@ class Composing:
         if conversation is None and len(log):
             raise _unknown_text()
         history = [] if conversation is None else conversation.history(log)
-        self.log_len = len(log)
         self.composed = self.format.compose(history, self.prompt, answers=self.answers)
+        self.log_len = len(log)
         return self.composed
 
 

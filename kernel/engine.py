@@ -281,6 +281,11 @@ class Engine:
         """
         return self._desk.tokenizer
 
+    @property
+    def takes_messages(self) -> bool:
+        """Whether the model has a chat template, so that prompts may be messages."""
+        return self._desk.chat is not None
+
     def stats(self) -> EngineStats:
         """Gauges of this moment and counters since opening."""
         return inspection.stats(self._desk.check_context())

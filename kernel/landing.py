@@ -1,11 +1,21 @@
 """What a landed row means for its turn's counts and its output; no claim is touched here."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 from kernel.errors import SamplingError
 from kernel.flight import Counters
-from kernel.step import RowFault, RowScores
+from kernel.step import RowFault, RowOutcome, RowScores
 from kernel.turn import OpenTurn
 
-__all__ = ["count_absorbed", "draw_error", "take_scores"]
+__all__ = ["count_absorbed", "draw_error", "num_drawn", "take_scores"]
+
+
+def num_drawn(outcomes: Sequence[RowOutcome]) -> int:
+    """How many tokens the rows of a step have drawn."""
+    kinds = Counter(map(type, outcomes))
+    scored = [one for one in outcomes if isinstance(one, RowScores)] if kinds[RowScores] else ()
+    return kinds[int] + sum(one.token is not None for one in scored)
 
 
 def count_absorbed(turn: OpenTurn, absorbed: int, counters: Counters) -> None:

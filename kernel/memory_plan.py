@@ -162,14 +162,15 @@ def _share(
     model, page_bytes = request.model, request.page_size * request.model.page_token_bytes
     usual = -(-min(request.max_model_len, USUAL_CONTEXT) // request.page_size)
     wanted = _wanted(request, knows)
+    must = _pages_of_turn(request)
     if budget is None:
-        return wanted if slots is None else slots, wanted * usual if pages is None else pages
+        enough = max(wanted * usual, must)
+        return wanted if slots is None else slots, enough if pages is None else pages
     left = budget - _bytes(model, (slots or 0) + 1, page_bytes, (pages or 0) + 1)
     unit = (model.slot_bytes if slots is None else 0) + (usual * page_bytes if pages is None else 0)
     count = min(wanted, left // unit) if unit else wanted
     if pages is not None:
         return max(count, 0), pages
-    must = _pages_of_turn(request)
     each_slot = model.slot_bytes if slots is None else 0
     if count * usual < must:
         # The one long turn goes before the number of short ones.
@@ -236,8 +237,12 @@ def _refusal(least: MemoryPlan, request: PoolRequest, room: int, both_given: boo
     if least.num_pages:
         parts.append(f"{least.num_pages} pages of {format_bytes(least.page_bytes)}")
     taken = format_bytes(least.slots_bytes + least.pages_bytes)
+    counts = {"num_slots": request.num_slots, "num_pages": request.num_pages}
+    given = [name for name, count in counts.items() if count]
     if both_given:
         what = f"take {taken}; lower num_slots or num_pages, or leave them out"
+    elif given:
+        what = f"take {taken}; lower {given[0]} or leave it out, or raise memory_bytes"
     else:
         what = (
             f"are the least for a turn of {request.turn_must_fit} tokens and take {taken}; raise"

@@ -17,8 +17,9 @@ from kernel.batch import build_step
 from kernel.door import Door
 from kernel.errors import EngineFault, StepError
 from kernel.flight import Counters, Flight
+from kernel.foreign_code import failure_of
 from kernel.ids import GPU_POOL, SCHEDULER, TurnId
-from kernel.landing import count_absorbed, draw_error, take_scores
+from kernel.landing import count_absorbed, draw_error, num_drawn, take_scores
 from kernel.messages import (
     Cancel,
     Continue,
@@ -218,6 +219,7 @@ class Scheduler(Actor[SchedulerMessage]):
         self.flight = None
         if isinstance(report, StepDone):
             self._work.take_back(flight, Absorbed(flight.absorbs))
+            self._counters.generated_tokens += num_drawn(report.tokens)
             for turn, absorbed, outcome in zip(
                 flight.turns, flight.absorbs, report.tokens, strict=True
             ):
@@ -247,7 +249,6 @@ class Scheduler(Actor[SchedulerMessage]):
             token = outcome
         elif isinstance(outcome, RowScores):
             token, is_last = take_scores(turn, start, outcome), outcome.is_last
-        self._counters.generated_tokens += token is not None
         turn.has_landed = True
         if turn.cancelled:
             self._work.drop(turn)
@@ -284,10 +285,8 @@ class Scheduler(Actor[SchedulerMessage]):
     def _look_for_stop(self, turn: OpenTurn) -> None:
         """At the edge: the tokenizer is not ours."""
         address = Address[SessionMessage](turn.session)
-        try:
-            if turn.output.decode() is not None:
-                self.system.post(address, StopFound(turn.id), self.name)
-        except Exception as error:
+        error = failure_of(turn.output.decode, "the tokenizer")
+        if error is not None or turn.output.stop_hit is not None:
             self.system.post(address, StopFound(turn.id, error), self.name)
 
     def _reach_target(self, turn: OpenTurn) -> None:

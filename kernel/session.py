@@ -29,6 +29,7 @@ from kernel.errors import (
     TurnNotFound,
     ValidationError,
 )
+from kernel.foreign_code import failure_of
 from kernel.ids import SCHEDULER, SessionId, TurnId, session_custodian
 from kernel.messages import (
     AlarmKind,
@@ -249,11 +250,8 @@ class SessionActor(Actor[SessionMessage]):
 
     def _compose(self, request: TurnRequest) -> None:
         """At the edge: the template is not ours."""
-        error: Exception | None = None
-        try:
-            request.compose(self.state.conversation, self.state.log)
-        except Exception as failure:
-            error = failure
+        compose = partial(request.compose, self.state.conversation, self.state.log)
+        error = failure_of(compose, "the chat format")
         self.system.post(self._here, Composed(request.id, error), self.name)
 
     def _start_composed(self, message: Composed) -> None:
@@ -400,10 +398,11 @@ class SessionActor(Actor[SessionMessage]):
             return
         request = self.waiting.find(message.turn)
         if request is not None:
+            was_composed = active is None and request is self.waiting.first
             self.waiting.drop(request, cancelled_end(request, message.reason))
             self._counters.cancelled += 1
-            if active is None:
-                # It was being composed; the next in the queue takes its place.
+            if was_composed:
+                # The next in the queue takes its place.
                 self._start_waiting()
 
     def _stop(self, message: StopFound) -> None:

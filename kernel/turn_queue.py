@@ -68,6 +68,7 @@ class TurnQueue:
         self._door.leave(request.id)
         self._deadlines.end(request.id)
         if end.error is not None:
+            request.accepted.fail(end.error)  # of one that was held, and not accepted yet
             for reply in request.interrupts:
                 reply.fail(end.error)
         request.output.finish(end)

@@ -17,6 +17,7 @@ from kernel import (
     Engine,
     EngineConfig,
     Overloaded,
+    Prompt,
     SamplingParams,
     Session,
     SessionInfo,
@@ -28,33 +29,46 @@ PROMPT = "> "
 
 
 @click.command()
+@click.option("--system", default="", help="What the model is told before the first line.")
 @sampling_options
 @engine_options
-def chat(**options: Any) -> None:
+def chat(system: str, **options: Any) -> None:
     """Talk to a model in one session that keeps its state from turn to turn.
 
-    Ctrl-C interrupts the answer: what was shown stays in the session. /info shows the session,
-    /quit or the end of input leaves.
+    What you type is a message by the model's chat template; a model without one continues the
+    text. Ctrl-C interrupts the answer: what was shown stays in the session. /info shows the
+    session, /quit or the end of input leaves.
     """
-    params = params_from(options)
+    params_from(options)  # what makes no sense is said before a model is loaded
     engine_part = {name: value for name, value in options.items() if name not in SAMPLING_NAMES}
     # Pools for one conversation: whoever talks to a model of gigabytes wants no room for more.
     config = config_from(engine_part, log_events=False, max_num_seqs=1, max_sessions=1)
-    anyio.run(_chat, config, params, options["progress"])
+    anyio.run(_chat, config, system, options)
 
 
-async def _chat(config: EngineConfig, params: SamplingParams, with_bar: bool) -> None:
-    with load_bar(with_bar) as progress:
+async def _chat(config: EngineConfig, system: str, options: dict[str, Any]) -> None:
+    with load_bar(options["progress"]) as progress:
         async with Engine.open(config, progress=progress) as engine, engine.session() as session:
-            await Conversation(session, params).run()
+            params = params_from(options, engine.core.model.default_params)
+            speaks = engine.takes_messages
+            await Conversation(session, params, system=system, takes_messages=speaks).run()
 
 
 class Conversation:
     """One session and the person before it."""
 
-    def __init__(self, session: Session, params: SamplingParams) -> None:
+    def __init__(
+        self,
+        session: Session,
+        params: SamplingParams,
+        *,
+        system: str = "",
+        takes_messages: bool = False,
+    ) -> None:
         self._session = session
         self._params = params
+        self._system = system
+        self._takes_messages = takes_messages
         self._answers = False
 
     async def run(self) -> None:
@@ -79,9 +93,9 @@ class Conversation:
 
     async def _answer(self, line: str) -> None:
         self._answers = True
-        text = f"\n{line}" if self._session.info.num_tokens else line
+        prompt = self._prompt(line)
         try:
-            async with self._session.turn(text, self._params, on_exit="keep") as turn:
+            async with self._session.turn(prompt, self._params, on_exit="keep") as turn:
                 async for delta in turn:
                     click.echo(delta.text, nl=False)
         except (ClientError, Overloaded) as error:
@@ -90,6 +104,16 @@ class Conversation:
         finally:
             self._answers = False
         click.echo()
+
+    def _prompt(self, line: str) -> Prompt:
+        """What a line adds to the session, with what stands before all lines if it is the first."""
+        is_first = not self._session.info.num_tokens
+        if self._takes_messages:
+            system = [{"role": "system", "content": self._system}] if self._system else []
+            return [*(system if is_first else []), {"role": "user", "content": line}]
+        if is_first:
+            return f"{self._system}\n{line}" if self._system else line
+        return f"\n{line}"
 
     async def _listen_for_interrupts(
         self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED

@@ -1,6 +1,6 @@
 """``tenure plan``: what a model takes, and how many turns and sessions fit, before it is loaded."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
@@ -9,10 +9,12 @@ from rich.table import Table
 
 from adapters.cli.engine_options import config_from
 from adapters.cli.output import write_json
-from adapters.torch_device.planning import ModelPlan, plan_model
 from kernel import EngineConfig
 from kernel.byte_sizes import format_bytes
 from kernel.memory_plan import USUAL_CONTEXT
+
+if TYPE_CHECKING:
+    from adapters.torch_device.planning import ModelPlan
 
 __all__ = ["plan"]
 
@@ -40,6 +42,8 @@ def plan(as_json: bool, **options: Any) -> None:
     Needs config.json only. Where weights are there too, their headers are checked against it;
     no tensor is read. The options are those of EngineConfig.
     """
+    from adapters.torch_device.planning import plan_model  # noqa: PLC0415 - imports torch
+
     config = config_from(options)
     found = plan_model(config)
     if as_json:
@@ -50,7 +54,7 @@ def plan(as_json: bool, **options: Any) -> None:
         click.echo(line)
 
 
-def _facts(found: ModelPlan) -> dict[str, object]:
+def _facts(found: "ModelPlan") -> dict[str, object]:
     plan = found.plan
     sums = ("slots_bytes", "pages_bytes", "total_bytes", "largest_turn", "usual_sequences")
     facts: dict[str, object] = attrs.asdict(plan) | {name: getattr(plan, name) for name in sums}
@@ -58,7 +62,7 @@ def _facts(found: ModelPlan) -> dict[str, object]:
     return facts | {name: value for name, value in mine.items() if name != "plan"}
 
 
-def _table(found: ModelPlan, config: EngineConfig) -> Table:
+def _table(found: "ModelPlan", config: EngineConfig) -> Table:
     plan = found.plan
     table = Table("", *("each", "count", "bytes"), box=None, pad_edge=False)
     for column in table.columns[1:]:
@@ -79,7 +83,7 @@ def _size(total: int) -> str:
     return format_bytes(total) if total else "none"
 
 
-def _lines(found: ModelPlan, config: EngineConfig) -> list[str]:
+def _lines(found: "ModelPlan", config: EngineConfig) -> list[str]:
     plan = found.plan
     usual = min(USUAL_CONTEXT, plan.max_model_len)
     types = f"{plan.model}: weights in {found.dtype}"

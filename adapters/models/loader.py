@@ -21,7 +21,7 @@ from adapters.models.stream import TensorStream
 
 __all__ = ["Asked", "TensorLoader"]
 
-_NOT_FLOATS = ("I", "U", "BOOL", "F8")
+_NOT_FLOATS = ("I8", "I16", "I32", "I64", "U", "BOOL", "C64", "F8", "F6", "F4")
 """Beginnings of the names of number types that aren't weights as they are."""
 _SHOWN = 5
 

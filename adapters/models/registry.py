@@ -7,6 +7,7 @@ reads; a family of this package can't be replaced by one of theirs.
 
 import importlib
 import pkgutil
+import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
@@ -74,8 +75,8 @@ def family_of(config: ConfigReader) -> Family:
             return cast(Family, entry.load())
         known = ", ".join(known_model_types())
         raise UnsupportedModel(
-            f"{CONFIG_FILE}: model_type {kind!r} isn't served; known are {known} (docs/adding-a-family.md"
-            " says how to add one)"
+            f"{CONFIG_FILE}: model_type {kind!r} isn't served; known are {known}"
+            " (docs/adding-a-family.md says how to add one)"
         )
     return family
 
@@ -132,13 +133,19 @@ def load_model(
     outline, asked = check_model(config, store, precision)
     checked(outline.shape, asked)
     total = sum(store.tensors[name].num_bytes for name in asked.shapes)
-    with ExitStack() as ending, torch.inference_mode():
-        content = ending.enter_context(ContentHash()) if with_fingerprint else None
-        stream = TensorStream(store, total, progress, content)
-        loader = TensorLoader(store, precision, device, stream=stream)
-        model, asked = family_of(config).build(config, loader), loader.asked
-        progress(LoadProgress(total, total, ""))
-        if content is not None:
-            digests = content.digests()
-            asked.fingerprint = fingerprint(config.used, store.tensors, digests, precision)
+    try:
+        with ExitStack() as ending, torch.inference_mode():
+            content = ending.enter_context(ContentHash()) if with_fingerprint else None
+            stream = TensorStream(store, total, progress, content)
+            loader = TensorLoader(store, precision, device, stream=stream)
+            model, asked = family_of(config).build(config, loader), loader.asked
+            progress(LoadProgress(total, total, ""))
+            if content is not None:
+                digests = content.digests()
+                asked.fingerprint = fingerprint(config.used, store.tensors, digests, precision)
+    except BaseException as error:
+        # Whoever keeps the error (the thread that loads does, for a while) would keep with its
+        # frames what was loaded so far.
+        traceback.clear_frames(error.__traceback__)
+        raise
     return model, asked

@@ -29,8 +29,9 @@ def read_rope(
 
     Raises:
         UnsupportedRope: a kind that isn't built here.
+        ConfigError: both spellings are there and say different things.
     """
-    scaling = config.sub("rope_parameters" if config.has("rope_parameters") else "rope_scaling")
+    scaling = _only_spelling(config)
     theta = scaling.number("rope_theta", config.number("rope_theta", theta))
     share = scaling.number("partial_rotary_factor", config.number("partial_rotary_factor", partial))
     width = int(head_dim * share)
@@ -43,6 +44,31 @@ def read_rope(
         raise UnsupportedRope(f"{scaling.where}: rope_type {kind!r} isn't served; known: {known}")
     plain = tuple(theta ** (-2 * i / width) for i in range(width // 2))
     return make(scaling, plain, theta, config)
+
+
+def _only_spelling(config: ConfigReader) -> ConfigReader:
+    """What says how to rotate: ``rope_parameters``, or ``rope_scaling`` as it was called before.
+
+    Who lengthens a context by hand often adds the old one beside the new one, which would then
+    be read past.
+    """
+    if not config.has("rope_parameters"):
+        return config.sub("rope_scaling")
+    new = config.sub("rope_parameters")
+    of_layers = [name for name in new.values if name.endswith("_attention")]
+    if of_layers:
+        raise UnsupportedRope(
+            f"{new.where}: {of_layers[0]}: a rotation for some layers isn't built"
+        )
+    if config.has("rope_scaling"):
+        old = config.sub("rope_scaling")
+        if not new.values:
+            return old
+        for name, value in old.values.items():
+            if value != new.values.get("rope_type" if name == "type" else name):
+                why = "left out, or say the same as rope_parameters"
+                raise config.wrong("rope_scaling", dict(old.values), why)
+    return new
 
 
 def _default(

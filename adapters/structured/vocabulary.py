@@ -26,9 +26,12 @@ def vocabulary_of(definition: str, library: Any) -> Vocabulary:
     """
     parsed = cast("dict[str, Any]", json.loads(definition))
     added = cast("list[dict[str, Any]]", parsed["added_tokens"])
-    vocabulary = parsed["model"]["vocab"]
-    ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
-    end = max([*ids, *(token["id"] for token in added)]) + 1
+    vocabulary: Any = parsed["model"]["vocab"]  # a mapping; of a unigram model, pairs
+    pairs = parsed["model"]["type"] == "Unigram"
+    names: list[str] = [name for name, _ in vocabulary] if pairs else [*vocabulary]
+    # Their number is the id that a further token gets, in the library and in ``tokenizers``. Ids
+    # beyond it, of a vocabulary with gaps, are never allowed.
+    end = len({*names, *(token["content"] for token in added)})
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     added.append({"id": end, "content": _END, "special": True, **plain})
     try:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from adapters.text.tokenizer import HubTokenizer
 from kernel.chat import Exchange
 
-__all__ = ["answer_text", "closed_by", "without_spaces"]
+__all__ = ["answer_text", "closed_by", "ends_special", "without_spaces"]
 
 _BEFORE = 8
 """Tokens before an answer that it is decoded with: its first space may depend on them."""
@@ -22,7 +22,7 @@ def answer_text(tokenizer: HubTokenizer, exchange: Exchange, *, with_end: bool =
     note = "text with its end" if with_end else "text"
     if note not in exchange.notes:
         ids = list(exchange.answer_ids)
-        if not with_end and ids and _is_special(tokenizer, ids[-1]):
+        if not with_end and ends_special(tokenizer, ids):
             ids.pop()
         exchange.notes[note] = _text_after(tokenizer, exchange.input.token_ids[-_BEFORE:], ids)
     return exchange.notes[note]
@@ -49,6 +49,11 @@ def closed_by(tokenizer: HubTokenizer, answer: Sequence[int], tail: Sequence[int
         return 0
     closes = _is_special(tokenizer, answer[-1]) or not tokenizer.decode(answer[-1:]).strip()
     return end + 1 if closes else 0
+
+
+def ends_special(tokenizer: HubTokenizer, answer: Sequence[int]) -> bool:
+    """Whether the model has ended the answer by a special token."""
+    return bool(answer) and _is_special(tokenizer, answer[-1])
 
 
 def without_spaces(text: str) -> str:

@@ -17,11 +17,12 @@ from secrets import token_hex
 
 import attrs
 
-from adapters.text.answers import answer_text, closed_by, without_spaces
+from adapters.text.answers import answer_text, closed_by, ends_special, without_spaces
 from adapters.text.errors import ChatTemplateError
 from adapters.text.template import ChatTemplate
 from adapters.text.template_files import DEFAULT, TOOL_USE
 from adapters.text.tokenizer import HubTokenizer
+from kernel import checks
 from kernel.chat import ChatPrompt, Composition, Exchange, Message
 
 __all__ = ["TemplateChatFormat"]
@@ -71,10 +72,12 @@ class TemplateChatFormat:
         if since < len(history):
             _, held = _split(self._write(_asked(past, history, None, False)), bool(answered))
             ids, text = self._after_appended(held, tail)
+            is_stray = False
         else:
             ids, text = self._after_answer(history[-1], tail)
-        differs = history[-1].input.history_differs or self._differs(history[:since], head)
-        return Composition(tuple(ids), text, differs)
+            is_stray = text == tail and ends_special(self.tokenizer, history[-1].answer_ids)
+        differs = history[-1].input.history_differs or is_stray
+        return Composition(tuple(ids), text, differs or self._differs(history[:since], head))
 
     def render(
         self,
@@ -111,6 +114,7 @@ class TemplateChatFormat:
             variables=asked.variables,
             add_generation_prompt=asked.answers and not goes_on,
         )
+        checks.encodable("messages", text)
         return _up_to_the_end_of(begun, text) if goes_on else text
 
     def _template(self, *, has_tools: bool) -> ChatTemplate:

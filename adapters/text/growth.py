@@ -11,11 +11,14 @@ from typing import Any
 
 from adapters.text.budget import Budget
 from adapters.text.errors import TemplateOverrun
+from adapters.text.written_length import written_length
 
 __all__ = ["bounded_filter", "check_call", "check_format", "check_operator"]
 
 _INT_BITS = 100_000
 """Integers beyond this take seconds to multiply."""
+_WRITES = frozenset({"string", "tojson", "pprint", "urlencode", "xmlattr", "escape", "e"})
+"""Filters that write a value which is no text as one."""
 _NUMBER = re.compile(r"\d{6,}")
 
 
@@ -48,7 +51,7 @@ def _length(value: Any) -> int:
 
 
 def check_format(budget: Budget, text: str | bytes, values: Any) -> None:
-    """Refuse a width in a format, or among the values that a ``*`` in it may take, beyond bounds.
+    """Refuse a format that asks for a great width, or writes long values many times.
 
     Raises:
         TemplateOverrun: there is one.
@@ -58,6 +61,8 @@ def check_format(budget: Budget, text: str | bytes, values: Any) -> None:
         budget.check_size(int(number[:20]))
     if "*" in shown or "{" in shown:
         _check_integers(budget, values)
+    longest = max((written_length(value) for value in values), default=0)
+    budget.check_size(len(text) + longest * (shown.count("%") + shown.count("{")))
 
 
 def check_call(budget: Budget, function: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
@@ -86,8 +91,7 @@ def _check_text(budget: Budget, name: str, text: Any, args: Any) -> None:
         found = text.count(old) if isinstance(old, type(text)) else len(text)
         budget.check_size(len(text) + found * len(new))
     elif name == "join" and args and isinstance(args[0], list | tuple):
-        parts = sum(len(part) if isinstance(part, str | bytes) else 16 for part in args[0])
-        budget.check_size(parts + len(text) * len(args[0]))
+        budget.check_size(written_length(args[0]) + len(text) * len(args[0]))
     elif name in ("expandtabs", "indent") and args and isinstance(args[0], int):
         lines = text.count("\t" if name == "expandtabs" else "\n") if isinstance(text, str) else 0
         budget.check_size(len(text) + (lines + 1) * abs(args[0]))
@@ -112,6 +116,8 @@ def bounded_filter(
         value, *rest = (*args[skipped:], None)
         given = [*rest[:-1], *kwargs.values()] if rest else []
         _check_integers(budget, given)
+        if name in _WRITES:
+            budget.check_size(written_length(value))
         if isinstance(value, str):
             if name == "format":
                 check_format(budget, value, given)

@@ -22,6 +22,7 @@ from jinja2.utils import Namespace
 
 from adapters.text.budget import Budget
 from adapters.text.growth import bounded_filter, check_call, check_format, check_operator
+from adapters.text.written_length import written_length
 
 __all__ = ["RefusedByTemplate", "TemplateEnvironment", "budget_of_rendering"]
 
@@ -137,8 +138,7 @@ def _counted_rounds(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _counted_output(value: Any) -> Any:
-    if isinstance(value, str):
-        budget_of_rendering.get().write(len(value))
+    budget_of_rendering.get().write(written_length(value))
     return value
 
 

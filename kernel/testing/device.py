@@ -5,6 +5,7 @@ from importlib.metadata import entry_points
 from typing import Protocol, runtime_checkable
 
 from kernel.errors import ValidationError
+from kernel.loading import no_progress
 from kernel.opening import DEVICES
 from kernel.step import Device, OpenedDevice
 
@@ -49,7 +50,9 @@ def open_faulty_device(model: str = "fake", *, name: str = "fake") -> OpenedDevi
         ValidationError: no such device is installed, or it can't be told to fail.
     """
     for entry in entry_points(group=DEVICES, name=name):
-        opened: OpenedDevice = entry.load()(model=model, device=name, dtype="auto")
+        opened: OpenedDevice = entry.load()(
+            model=model, device=name, dtype="auto", state_dtype="auto", progress=no_progress
+        )
         if isinstance(opened.device, FaultyDevice):
             return opened
     raise ValidationError(

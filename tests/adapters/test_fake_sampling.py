@@ -33,6 +33,10 @@ def outcome(
     return found
 
 
+def raise_first(_generated: list[int], logits: list[float]) -> list[float]:
+    return [1.0, *logits[1:]]
+
+
 class Only:
     """A constraint that allows one token, and is complete with it."""
 
@@ -65,7 +69,7 @@ def test_what_is_not_allowed_is_not_drawn() -> None:
         {"logit_bias": ((3, 1.0),)},
         {"repetition_penalty": 1.2},
         {"presence_penalty": 0.5},
-        {"processors": processor(lambda _generated, logits: [1.0, *logits[1:]])},
+        {"processors": processor(raise_first)},
     ],
     ids=str,
 )

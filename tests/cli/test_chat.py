@@ -2,18 +2,23 @@
 
 import os
 import re
+import shutil
 import signal
 from collections.abc import Sequence
+from pathlib import Path
 
 import anyio
 import attrs
 import pytest
 from click.testing import CliRunner
 
+import adapters.models
 from adapters.cli import main
 from adapters.cli.chat import Conversation
 from adapters.fake_device import FakeDevice
+from adapters.text.opening import open_text
 from kernel import Engine, EngineConfig, OpenedDevice, SamplingParams, Session
+from kernel.ids import SessionId
 
 FAKE = ["--device", "fake", "--model", "fake", "--max-tokens", "8", "--seed", "1"]
 
@@ -133,3 +138,55 @@ async def test_the_session_holds_what_was_shown_and_no_more_whenever_ctrl_c_come
     assert info.turns == presses
     assert info.num_tokens == len(shown) + len("go") + (presses - 1) * len("\non")
     assert info.pending_tokens == 1
+
+
+TEMPLATE = """{% for message in messages %}{{ message.role }}: {{ message.content }}
+{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"""
+
+
+@pytest.fixture
+def chat_model(tmp_path: Path) -> Path:
+    """The bundled model with a chat template beside its tokenizer."""
+    directory = tmp_path / "model"
+    shutil.copytree(Path(adapters.models.__file__).with_name("bundled"), directory)
+    (directory / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
+    return directory
+
+
+def test_a_model_directory_with_a_template_is_talked_to_in_messages(chat_model: Path) -> None:
+    """Every line is a message, the system's comes first, and one session holds them all."""
+    options = ["--model", str(chat_model), "--max-tokens", "4", "--temperature", "0"]
+    lines = "Hello\nAnd now?\n/info\n/quit\n"
+    result = CliRunner().invoke(main, ["chat", "--system", "Be brief.", *options], input=lines)
+
+    assert result.exit_code == 0, result.output
+    assert "idle, 2 turns" in result.stdout
+
+
+@pytest.mark.parametrize("takes_messages", [True, False])
+async def test_what_stands_before_the_first_line_stands_there_once(
+    monkeypatch: pytest.MonkeyPatch, chat_model: Path, takes_messages: bool
+) -> None:
+    """As a message of its own where there is a template, as text where there is none."""
+    lines = iter(["Hello", "And now?", "/quit"])
+
+    def typed(_prompt: str) -> str:
+        return next(lines)
+
+    monkeypatch.setattr("builtins.input", typed)
+    text = open_text(chat_model)
+    device = FakeDevice(vocab_size=text.tokenizer.vocab_size, eos_token_ids=())
+    opened = OpenedDevice(device=device, tokenizer=text.tokenizer, chat=text.chat)
+    params = SamplingParams(max_tokens=1, temperature=0)
+    config = EngineConfig(log_events=False)
+    async with Engine.open(config, device=opened) as engine, engine.session() as session:
+        assert engine.takes_messages
+        talk = Conversation(session, params, system="Be brief.", takes_messages=takes_messages)
+        await talk.run()
+        log = engine.core.session(SessionId(session.session_id)).state.log.tolist()
+    said = text.tokenizer.decode(log)
+
+    begins = "system: Be brief.\nuser: Hello\nassistant:" if takes_messages else "Be brief.\nHello"
+    assert said.startswith(begins)
+    assert said.count("Be brief.") == 1
+    assert ("\nuser: And now?\nassistant:" in said) == takes_messages

@@ -92,3 +92,56 @@ def test_a_model_that_is_none_is_one_line_and_exit_code_1() -> None:
 
     assert result.exit_code == 1
     assert "nowhere" in result.stderr
+
+
+def test_every_sampling_parameter_has_an_option() -> None:
+    """What a library's caller can ask for, a shell's user can, too."""
+    options = [
+        *("--min-p", "0.1", "--typical-p", "0.9", "--presence-penalty", "0.5"),
+        *("--frequency-penalty", "-0.5", "--repetition-penalty", "1.1", "--min-tokens", "2"),
+        *("--logit-bias", "17=-2.5", "--logit-bias", "18=1", "--bad-word", "x", "--bad-word", "y"),
+        *("--allowed-token-id", "300", "--allowed-token-id", "301", "--stop-token-id", "5"),
+        "--ignore-eos",
+    ]
+    result = CliRunner().invoke(main, ["generate", "a", "--json", *options, *FAKE])
+
+    assert result.exit_code == 0, result.stderr
+    assert {*json.loads(result.stdout)["token_ids"]} == {300, 301}
+
+
+def test_log_probabilities_are_printed_with_json() -> None:
+    """By token id, with ranks; the prompt's first token has none."""
+    asked = ["--logprobs", "2", "--prompt-logprobs", "1"]
+    result = CliRunner().invoke(main, ["generate", "abc", "--json", *asked, *FAKE])
+    record = json.loads(result.stdout)
+
+    assert len(record["logprobs"]) == len(record["token_ids"])
+    for token, told in zip(record["token_ids"], record["logprobs"], strict=True):
+        assert {"logprob", "rank"} == told[str(token)].keys()
+    assert record["prompt_token_ids"] == [97, 98, 99]
+    assert record["prompt_logprobs"][0] is None
+    assert "98" in record["prompt_logprobs"][1]
+
+    without = CliRunner().invoke(main, ["generate", "abc", *asked, *FAKE])
+    assert without.exit_code == 2
+    assert "--json" in without.stderr
+
+
+def test_a_bias_that_is_none_is_a_usage_error() -> None:
+    """It names the form."""
+    result = CliRunner().invoke(main, ["generate", "a", "--logit-bias", "17", *FAKE])
+
+    assert result.exit_code == 2
+    assert "17=-2.5" in result.stderr
+
+
+def test_special_tokens_are_shown_when_asked_for() -> None:
+    """The fake model's last id ends a text."""
+    forced = ["--allowed-token-id", "999", "--ignore-eos", "--max-tokens", "2"]
+    plain = CliRunner().invoke(main, ["generate", "a", "--json", *FAKE, *forced])
+    shown = CliRunner().invoke(
+        main, ["generate", "a", "--json", "--special-tokens", *FAKE, *forced]
+    )
+
+    assert json.loads(plain.stdout)["text"] == ""
+    assert json.loads(shown.stdout)["text"] == "<|999|><|999|>"

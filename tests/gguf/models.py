@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
 from torch import Tensor
 
 from adapters.models.config_reader import ConfigReader
@@ -69,19 +69,19 @@ def make_both(case: Case, root: Path, kind: str = "F32") -> tuple[Path, Path]:
     config = config_of(directory)
     stored: dict[str, Stored] = {}
     weights: dict[str, Tensor] = {}
-    for name, weight in load_file(directory / "model.safetensors").items():
+    for name, weight in load((directory / "model.safetensors").read_bytes()).items():
         weights[name] = _exact(config["model_type"], name, weight)
         stored[name] = Stored(weights[name])
         if kind != "F32" and _is_matrix(name, weight):
             stored[name], weights[name] = quantised(weight, kind)
-    save_file(weights, directory / "model.safetensors")
+    (directory / "model.safetensors").write_bytes(save(weights))
     (directory / "config.json").write_text(json.dumps(config), encoding="utf-8")
     write_gguf(root / "model.gguf", config, stored)
     return directory, root / "model.gguf"
 
 
 def config_of(directory: Path) -> dict[str, Any]:
-    """config.json with what the converter needs: old spellings, no multipliers of Falcon's, no chunk sizes."""
+    """config.json as the converter knows it, without what a GGUF file has no place for."""
     config: dict[str, Any] = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     for name in _UNKNOWN:
         config.pop(name, None)
@@ -126,7 +126,6 @@ def logits_of(config: ConfigReader, store: TensorStore) -> Tensor:
     return torch.cat([logits for step in found for logits in step]).double()
 
 
-
 def device_of(config: ConfigReader, store: TensorStore) -> TorchDevice:
     """A model on the CPU; closes the store."""
     where = torch.device("cpu")
@@ -153,17 +152,14 @@ def continuation(
 
 
 def peer_tokens(directory: Path, prompt: Sequence[int], count: int) -> list[int]:
-    """The same by transformers' own ``generate``."""
+    """The same by transformers' forward pass over the whole text, which has no cache to be wrong."""
     transformers: Any = importlib.import_module("transformers")
     model = transformers.AutoModelForCausalLM.from_pretrained(
         directory, dtype=torch.float32, experts_implementation="eager"
     )
-    model.generation_config.eos_token_id = None
-    generated: Tensor = model.generate(
-        torch.tensor([list(prompt)]),
-        attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
-        max_new_tokens=count,
-        do_sample=False,
-        pad_token_id=0,
-    )
-    return [int(token) for token in generated[0, len(prompt) :]]
+    known = list(prompt)
+    with torch.no_grad():
+        for _ in range(count):
+            logits: Tensor = model(torch.tensor([known]), use_cache=False).logits[0, -1]
+            known.append(int(logits.argmax()))
+    return known[len(prompt) :]

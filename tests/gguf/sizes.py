@@ -84,7 +84,26 @@ def write_sizes(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
         writer.add_expert_weights_norm(config["norm_topk_prob"])
     if family in ("granitemoehybrid", "bamba"):
         writer.add_rope_scaling_finetuned(family == "bamba")
+    _write_special(writer, config)
     _write_rope(writer, config)
+
+
+def _write_special(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
+    """What single families have beside the rest."""
+    family, under = config["model_type"], writer.arch
+    if family == "nemotron_h":
+        writer.add_layer_norm_eps(config["layer_norm_epsilon"])
+        kinds = config["layers_block_type"]
+        writer.add_feed_forward_length(
+            [config["moe_intermediate_size"] * (k == "moe") for k in kinds]
+        )
+    if family == "lfm2_moe":
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    if family == "qwen3_5_text":
+        writer.add_rope_dimension_sections([1, 1, 0, 0])
+    if family.startswith("qwen3_") and "layer_types" in config:
+        recurrent = [kind == "linear_attention" for kind in config["layer_types"]]
+        writer.add_array(f"{under}.attention.recurrent_layers", recurrent)
 
 
 def _first(config: Mapping[str, Any], names: tuple[str, ...]) -> Any:
@@ -98,9 +117,9 @@ def _inner(config: Mapping[str, Any]) -> int:
         return int(config["mamba_expand"] * config["hidden_size"])
     heads = ("num_heads", "mamba_n_heads", "mamba_num_heads", "linear_num_value_heads")
     widths = ("head_dim", "mamba_d_head", "mamba_head_dim", "linear_value_head_dim")
-    if config["model_type"] != "mamba2":
-        widths = widths[1:]
-    return int(_first(config, heads) * _first(config, widths))
+    # Elsewhere head_dim is that of attention.
+    own = widths if config["model_type"] == "mamba2" else widths[1:]
+    return int(_first(config, heads) * _first(config, own))
 
 
 def _kv_heads(config: Mapping[str, Any]) -> int | list[int]:

@@ -102,19 +102,42 @@ def converted(
             merged = re.sub(r".*layers\.(\d+)\..*", r"model.layers.\1.mlp.experts", expert[1])
             stacks.setdefault(f"{merged}.{expert[3]}.weight", []).append(stored)
             continue
-        for new_name, new in _one(family, config, name, stored):
-            yield new_name, new
-    for name, experts in stacks.items():
-        if family == "lfm2_moe":
-            name = name.removeprefix("model.").replace("mlp", "feed_forward")
-        yield name, experts[0].map(torch.stack([expert.data for expert in experts]))
+        yield from _one(family, config, name, stored)
+    for merged, experts in stacks.items():
+        own = merged.removeprefix("model.").replace("mlp", "feed_forward")
+        stack = torch.stack([expert.data for expert in experts])
+        yield own if family == "lfm2_moe" else merged, experts[0].map(stack)
 
 
 def _one(
     family: str, config: Mapping[str, Any], name: str, stored: Stored
 ) -> Iterator[tuple[str, Stored]]:
-    data = stored.data
+    """A tensor of the model as the file's tensors; most are one, under a name of the tables."""
+    stored = stored.map(_changed(family, config, name, stored.data))
     block = re.sub(r".*layers\.(\d+)\..*", r"blk.\1.", name)
+    if name.endswith("input_linear.weight"):
+        yield from _halves(config, block, name, stored)
+    elif name.endswith("in_proj_qkvz.weight"):
+        yield from _by_kind(config, block, stored)
+    else:
+        yield _renamed(family, config, block, name), stored
+
+
+def _renamed(family: str, config: Mapping[str, Any], block: str, name: str) -> str:
+    """The name in the file where the tables don't have it; else one that they have."""
+    if name.endswith("dt_bias"):
+        return name.replace("dt_bias", "dt_proj.bias")
+    if name.endswith(("e_score_correction_bias", "expert_bias")):
+        return f"{block}exp_probs_b.bias"
+    if name.endswith("pre_ff_layernorm.weight") and family == "falcon_h1":
+        return f"{block}ffn_norm"  # without a suffix, as the converter has it
+    if name.endswith("shared_mlp.output_linear.weight") and not config["num_local_experts"]:
+        return f"{block}ffn_down.weight"
+    return name
+
+
+def _changed(family: str, config: Mapping[str, Any], name: str, data: Tensor) -> Tensor:
+    """The numbers as the file has them."""
     if family in _PERMUTED and re.search(r"\.[qk]_proj\.(weight|bias)$", name):
         heads = "num_attention_heads" if ".q_proj" in name else "num_key_value_heads"
         data = _permuted(data, config[heads])
@@ -124,30 +147,18 @@ def _one(
         data = data.reshape(-1, 1)
     if "conv" in name and data.ndim == 3:
         data = data.squeeze(1)
-    if family in _CENTRED and name.endswith("norm.weight") and "linear_attn.norm" not in name:
-        data = data + 1
     if name.endswith(("mamba.norm.weight", "mixer.norm.weight")):
-        groups = config.get("mamba_n_groups") or config.get("n_groups")
-        data = data.reshape(groups, -1)
+        data = data.reshape(config.get("mamba_n_groups") or config["n_groups"], -1)
+    return _centred(family, config, name, data) if family in _CENTRED else data
+
+
+def _centred(family: str, config: Mapping[str, Any], name: str, data: Tensor) -> Tensor:
+    """What is done to the Qwen models of the gated delta rule besides."""
+    if name.endswith("norm.weight") and "linear_attn.norm" not in name:
+        data = data + 1
     if family == "qwen3_5_text" and "linear_attn." in name:
         data = _dealt(config, name, data)
-    stored = stored.map(data)
-    if name.endswith("dt_bias"):
-        yield name.replace("dt_bias", "dt_proj.bias"), stored
-    elif name.endswith("e_score_correction_bias"):
-        yield f"{block}exp_probs_b.bias", stored
-    elif name.endswith("expert_bias"):
-        yield f"{block}exp_probs_b.bias", stored
-    elif name.endswith("pre_ff_layernorm.weight") and family == "falcon_h1":
-        yield f"{block}ffn_norm", stored  # without a suffix, as the converter has it
-    elif name.endswith("input_linear.weight"):
-        yield from _halves(config, block, name, stored)
-    elif name.endswith("shared_mlp.output_linear.weight") and not config["num_local_experts"]:
-        yield f"{block}ffn_down.weight", stored
-    elif name.endswith("in_proj_qkvz.weight"):
-        yield from _by_kind(config, block, stored)
-    else:
-        yield name, stored
+    return data
 
 
 def _permuted(rows: Tensor, heads: int) -> Tensor:
@@ -167,15 +178,13 @@ def _halves(
     yield f"{block}ffn_up{suffix}.weight", stored.map(up)
 
 
-def _by_kind(
-    config: Mapping[str, Any], block: str, stored: Stored
-) -> Iterator[tuple[str, Stored]]:
+def _by_kind(config: Mapping[str, Any], block: str, stored: Stored) -> Iterator[tuple[str, Stored]]:
     """Qwen3-Next's joined projection: all queries, keys and values; all gates apart."""
     keys, values = config["linear_num_key_heads"], config["linear_num_value_heads"]
     shared = values // keys * config["linear_value_head_dim"]
     widths = [config["linear_key_head_dim"]] * 2 + [shared] * 2
     heads = stored.data.view(keys, sum(widths), -1)
-    *joined, gates = (part.flatten(0, 1) for part in heads.split(widths, dim=1))
+    *joined, gates = (part.flatten(0, 1) for part in torch.split_with_sizes(heads, widths, dim=1))
     yield f"{block}attn_qkv.weight", stored.map(torch.cat(joined))
     yield f"{block}attn_gate.weight", stored.map(gates)
 
@@ -203,4 +212,4 @@ def quantised(weight: Tensor, kind: str) -> tuple[Stored, Tensor]:
     number = gguf.GGMLQuantizationType[kind]
     rows = gguf.quants.quantize(weight.numpy(), number)
     back = np.array(gguf.quants.dequantize(rows, number), dtype=np.float32)
-    return Stored(torch.from_numpy(np.array(rows)), kind), torch.from_numpy(back)
+    return Stored(torch.as_tensor(np.array(rows)), kind), torch.as_tensor(back)

@@ -59,6 +59,19 @@ def test_without_a_word_on_memory_the_pools_are_for_the_running_turns() -> None:
     assert plan(spec(), memory(free=None)).num_slots == 8
 
 
+@pytest.mark.parametrize("there", [None, memory(free=None)], ids=["no word", "no number"])
+def test_a_length_that_is_given_has_room_where_nobody_knows_the_memory(
+    there: DeviceMemory | None,
+) -> None:
+    """One row: the pages of a sequence of usual length would cut every turn short, unasked."""
+    options = {"max_num_seqs": 1, "max_sessions": 1}
+    found = plan(spec(max_model_len=100_000), there, max_model_len=50_000, **options)
+    assert found.largest_turn == 50_000
+
+    usual = plan(spec(max_model_len=100_000), there, **options)
+    assert usual.num_pages == usual.num_slots * 128
+
+
 def test_too_little_for_all_is_shared_alike() -> None:
     """Slots and pages in the proportion of a sequence, out of 80 % of what is free."""
     found = plan(spec(), memory(free=100_000, step=5_000))
@@ -173,7 +186,7 @@ REFUSED: dict[str, tuple[dict[str, Any], DeviceMemory, tuple[str, ...]]] = {
     "slots that leave no room for pages": (
         {"num_slots": 70, "memory_fraction": 0.8},
         memory(free=100_000),
-        ("70 slots of 1000 B and 128 pages of 160 B", "take 89.5 KiB"),
+        ("70 slots of 1000 B and 128 pages of 160 B", "take 89.5 KiB; lower num_slots or leave"),
     ),
 }
 

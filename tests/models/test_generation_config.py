@@ -3,6 +3,7 @@
 import json
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import GenerationConfig
@@ -28,7 +29,8 @@ def read(directory: Path, values: object = None, *, text: str | None = None) -> 
 
 def saved(directory: Path, **values: object) -> GenerationDefaults:
     """What transformers itself writes for these values, read."""
-    GenerationConfig(**values).save_pretrained(directory)
+    config: Any = GenerationConfig(**values)
+    config.save_pretrained(directory)
     return read_generation_config(directory, vocab_size=VOCABULARY)
 
 
@@ -133,7 +135,7 @@ def test_a_key_that_is_not_served_is_silent_where_it_changes_nothing(tmp_path: P
         ({"temperature": -1}, "temperature: temperature=-1"),
         ({"top_p": 0}, "top_p: top_p=0"),
         ({"max_new_tokens": 0}, "max_new_tokens: max_tokens=0"),
-        ({"bad_words_ids": [[]]}, r"bad_words_ids: bad_words=\[\[\]\]"),
+        ({"bad_words_ids": [["a"]]}, "bad_words_ids: bad_words"),
         ({"min_new_tokens": 5, "max_new_tokens": 3}, "min_new_tokens: min_tokens=5"),
         ({"do_sample": "no"}, "do_sample: do_sample='no'"),
         ({"eos_token_id": "</s>"}, "eos_token_id must be a list of whole numbers"),
@@ -143,7 +145,7 @@ def test_a_key_that_is_not_served_is_silent_where_it_changes_nothing(tmp_path: P
     ],
 )
 def test_a_served_key_with_a_bad_value_is_an_error_that_names_key_and_value(
-    tmp_path: Path, values: object, named: str
+    tmp_path: Path, values: dict[str, object], named: str
 ) -> None:
     with pytest.raises(ConfigError, match=named):
         read(tmp_path, values)

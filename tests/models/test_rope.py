@@ -1,6 +1,7 @@
 """Rotary frequencies are those of ``transformers``, in both spellings of the configuration."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -46,7 +47,7 @@ def peer(parameters: dict[str, object], theta: float) -> tuple[torch.Tensor, flo
         rope_parameters={"rope_theta": theta, **parameters},
     )
     if parameters["rope_type"] == "default":
-        embedding = LlamaRotaryEmbedding(config)
+        embedding: Any = LlamaRotaryEmbedding(config)
         return embedding.inv_freq, embedding.attention_scaling
     make = ROPE_INIT_FUNCTIONS[str(parameters["rope_type"])]
     frequencies, factor = make(config, torch.device("cpu"))
@@ -100,3 +101,37 @@ def test_a_kind_that_is_not_built_is_refused_by_name(kind: str) -> None:
 def test_a_share_that_makes_no_pairs_is_refused(share: float, width: int) -> None:
     with pytest.raises(ConfigError, match="partial_rotary_factor"):
         read_rope(ConfigReader({"partial_rotary_factor": share}), width)
+
+
+def test_what_both_spellings_say_alike_is_read_once() -> None:
+    """Some writers keep the old key beside the new one."""
+    both = ConfigReader(
+        {
+            "rope_parameters": {"rope_theta": 5e5, "rope_type": "linear", "factor": 2.0},
+            "rope_scaling": {"type": "linear", "factor": 2.0},
+        }
+    )
+    old = ConfigReader({"rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 2.0}})
+
+    assert read_rope(both, 16) == read_rope(old, 16)
+
+
+def test_an_old_key_beside_a_new_one_that_says_otherwise_is_refused() -> None:
+    """Model cards advise to add it for a longer context: read past, it would do nothing."""
+    config = ConfigReader(
+        {
+            "rope_parameters": {"rope_theta": 1e6, "rope_type": "default"},
+            "rope_scaling": {"rope_type": "yarn", "factor": 4.0, **LENGTHS},
+        }
+    )
+
+    with pytest.raises(ConfigError, match="rope_scaling must be left out, or say the same as rope"):
+        read_rope(config, 16)
+
+
+def test_a_rotation_of_some_layers_only_is_refused() -> None:
+    """Its base would be looked for one level too high, and not found."""
+    nested = {"full_attention": {"rope_theta": 1e6, "rope_type": "default"}}
+
+    with pytest.raises(UnsupportedRope, match="rope_parameters: full_attention: a rotation for"):
+        read_rope(ConfigReader({"rope_parameters": nested}), 16)

@@ -109,10 +109,11 @@ def test_what_progress_raises_ends_the_loading_and_leaves_nothing() -> None:
         if now.fraction > 0.5:
             raise Stop
 
-    with pytest.raises(Stop):
+    with pytest.raises(Stop) as kept:
         load_model(ConfigReader(CONFIG), store, FLOAT32, CPU, progress=stop, with_fingerprint=True)
     gc.collect()
 
+    assert kept.value.__traceback__ is not None, "whoever keeps the error keeps its frames"
     assert 2 < len(store.given) < len(store.tensors)
     assert [tensor for tensor in store.given if tensor() is not None] == []
     assert set(threading.enumerate()) == before

@@ -5,6 +5,7 @@ Sequences get slots and pages in no order; what is given back is poisoned, so a 
 
 import random
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import attrs
@@ -12,8 +13,8 @@ import torch
 from torch import Tensor
 
 from adapters.models.config_reader import ConfigReader
+from adapters.models.directory import open_store
 from adapters.models.registry import load_model
-from adapters.models.weights import open_weights
 from adapters.torch_device import TorchDevice
 from adapters.torch_device.precision import choose_precision
 from kernel.step import CopyOf, DeviceLimits, DeviceStep, InitialState, PageCopy, StepRow
@@ -30,9 +31,8 @@ def open_device(directory: Path, dtype: str) -> TorchDevice:
     """The model of a directory, as ``EngineConfig(model=...)`` opens it."""
     where = torch.device("cpu")
     precision = choose_precision(dtype, where)
-    model, asked = load_model(
-        ConfigReader.load(directory), open_weights(directory), precision, where
-    )
+    with closing(open_store(directory)) as store:
+        model, asked = load_model(ConfigReader.load(directory), store, precision, where)
     return TorchDevice(
         model,
         precision,

@@ -1,7 +1,7 @@
 """The ways that a text can take through the device, each measured against the same oracle."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
 import attrs
@@ -34,12 +34,11 @@ class Text:
         return float(difference) if torch.isfinite(difference) else float("inf")
 
 
-def measure(device: TorchDevice, texts: Sequence[Text], seed: int) -> dict[str, list[float]]:
-    """The error after each step of each path."""
-    return {
-        name: list(path(device, texts, random.Random(f"{name} {seed}")))
-        for name, path in PATHS.items()
-    }
+def measure(
+    device: TorchDevice, texts: Sequence[Text], paths: Iterable[str] | None = None
+) -> dict[str, list[float]]:
+    """The error after each step of each path, or of those that are named."""
+    return {name: list(PATHS[name](device, texts, random.Random(name))) for name in paths or PATHS}
 
 
 def _prompts(device: TorchDevice, texts: Sequence[Text], _draw: random.Random) -> Iterator[float]:
@@ -68,7 +67,7 @@ def _chunks(device: TorchDevice, texts: Sequence[Text], draw: random.Random) -> 
     """A short prompt in every cutting, a long one in some; logits after each piece."""
     text = texts[0]
     desk = Desk(device)
-    for cuts in (*_every_cutting(_SHORT), *(_cutting(draw, len(text.tokens)) for _ in range(12))):
+    for cuts in (*_every_cutting(_SHORT), *(_cutting(draw, len(text.tokens)) for _ in range(6))):
         sequence = desk.begin(text.tokens)
         for count in cuts:
             found = desk.run([(sequence, count)])[0]

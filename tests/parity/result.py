@@ -37,6 +37,7 @@ CACHED = 1e-12
 """The peer's cached and uncached paths agree when they differ by less, in float64."""
 _OTHER_LENGTHS = (31, 13)
 _GENERATED = 16
+_HALF_PATHS = ("prompt", "decode", "mixed", "turns")
 
 
 @attrs.frozen
@@ -126,8 +127,8 @@ def compare(case: Case, folder: Path, *, worlds: int = 2) -> CaseResult:
     exact, single = build_peer(case, torch.float64), build_peer(case, torch.float32)
     texts = texts_of(exact)
     errors = {
-        "float64": _largest(measure(_device(exact, folder, "float64"), texts, seed=0)),
-        "float32": _largest(measure(_device(single, folder, "float32"), texts_of(single), seed=0)),
+        "float64": _largest(measure(_device(exact, folder, "float64"), texts)),
+        "float32": _largest(measure(_device(single, folder, "float32"), texts_of(single))),
     }
     answer = ask_peer(exact, texts[0])
     device = _device(exact, folder, "float64")
@@ -145,7 +146,7 @@ def compare(case: Case, folder: Path, *, worlds: int = 2) -> CaseResult:
 def _compare_half(case: Case, folder: Path, name: str, dtype: torch.dtype) -> HalfResult:
     oracle, peer = build_peer(case, torch.float64, stored=dtype), build_peer(case, dtype)
     texts = texts_of(oracle)
-    found = measure(_device(peer, folder, name), texts, seed=0)
+    found = measure(_device(peer, folder, name), texts, _HALF_PATHS)
     own = [
         text.error(position, row)
         for text in texts

@@ -68,7 +68,7 @@ def table(results: Mapping[str, Any]) -> str:
         shown = "" if family == previous else f"`{family}`"
         previous = family
         lines.append(_row([shown, shape, *_cells(kept)]))
-    return "\n".join([*lines, "", *_where_the_peer_differs(results)])
+    return "\n".join(lines) + "".join(f"\n\n{said}" for said in _where_the_peer_differs(results))
 
 
 def _cells(kept: Mapping[str, Any]) -> Iterator[str]:

@@ -47,7 +47,7 @@ def test_every_path_gives_the_logits_of_transformers(case: Case, tmp_path: Path)
     peer.save(tmp_path)
     texts = texts_of(peer)
 
-    errors = measure(open_device(tmp_path, "float64"), texts, seed=0)
+    errors = measure(open_device(tmp_path, "float64"), texts)
 
     worst = {path: max(found) for path, found in errors.items()}
     assert max(worst.values()) <= TOLERANCES["float64"], worst
@@ -74,7 +74,7 @@ def test_a_weight_that_is_off_by_a_millionth_shows(tmp_path: Path) -> None:
     skip[2] *= 1 + 1e-6
     peer.save(tmp_path)
 
-    errors = measure(open_device(tmp_path, "float64"), texts, seed=0)
+    errors = measure(open_device(tmp_path, "float64"), texts)
 
     assert all(max(found) > TOLERANCES["float64"] for found in errors.values()), errors
 

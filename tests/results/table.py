@@ -162,7 +162,7 @@ RUNS = (
             *("tests/parity/**/*.py", "tests/oracle/world.py", "tests/torch_device/support.py"),
         ),
         conditions=(
-            *("families >= 17", "shapes >= 51", "float64 <= 1e-9", "float32 <= 1e-4"),
+            *("families >= 16", "shapes >= 51", "float64 <= 1e-9", "float32 <= 1e-4"),
             *("bfloat16 <= 0.2", "float16 <= 0.02"),
             *("bfloat16_median <= 0.05", "float16_median <= 0.005"),
             *("tokens >= 10000", "differing_tokens == 0", "faults == 0"),

@@ -36,7 +36,7 @@ EXACT = 1e-9
 
 def theirs(scores: Tensor, processors: list[Any], ids: list[int] | None = None) -> Tensor:
     """What a chain of processors makes of one row's scores."""
-    tokens = torch.tensor([ids or []], dtype=torch.int64)
+    tokens: Any = torch.tensor([ids or []], dtype=torch.int64)  # they say LongTensor
     changed: Tensor = LogitsProcessorList(processors)(tokens, scores[None].clone())
     return changed[0]
 

@@ -33,20 +33,26 @@ async def test_a_processor_that_raises_fails_its_own_turn(count: int) -> None:
     async with open_small() as engine:
         expected = [(await engine.complete([1 + at, 2], GREEDY)).token_ids for at in range(5)]
         found: dict[int, tuple[int, ...]] = {}
+        failed: list[SamplingError] = []
 
         async def run(at: int) -> None:
             found[at] = (await engine.complete([1 + at, 2], GREEDY)).token_ids
 
-        async with anyio.create_task_group() as tasks:
-            for at in range(5):
-                tasks.start_soon(run, at)
+        async def fail() -> None:
             with pytest.raises(SamplingError, match="LookupError: planted") as caught:
                 await engine.complete([9, 2], breaks_after(count), request_id="mine")
+            failed.append(caught.value)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fail)
+            for at in range(5):
+                tasks.start_soon(run, at)
         assert [found[at] for at in range(5)] == expected
-        assert caught.value.request_id == "mine"
-        assert isinstance(caught.value, ClientError)
-        assert isinstance(caught.value.__cause__, LookupError)
-        assert 'raise LookupError("planted")' in "".join(caught.value.__cause__.__notes__)
+        (error,) = failed
+        assert error.request_id == "mine"
+        assert isinstance(error, ClientError)
+        assert isinstance(error.__cause__, LookupError)
+        assert 'raise LookupError("planted")' in "".join(error.__cause__.__notes__)
         assert engine.health().live
         assert engine.stats().restarts == 0
 

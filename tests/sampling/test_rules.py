@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from adapters.torch_device.sampling import SamplingMemory, draw
+from adapters.torch_device.sampling.arrays import floats, numbers
 from adapters.torch_device.sampling.memory import SeenTokens
 from kernel.logit_rules import LogitRules, LogitsProcessor
 from kernel.step import RowSampling
@@ -105,7 +106,7 @@ def test_a_bad_word_is_banned_only_where_its_beginning_was_just_generated() -> N
 
     ours = changed_logits(random_logits(4, 10, 2), rows)
 
-    banned = [row.isinf().nonzero()[:, 0].tolist() for row in ours]
+    banned = [numbers(row.isinf().nonzero()[:, 0]) for row in ours]
     assert banned == [[6, 7, 8], [7], [7], [6, 7]]
 
 
@@ -117,7 +118,7 @@ def test_a_constraint_sees_the_generated_tokens_and_its_mask_is_what_is_left() -
         ours = changed_logits(random_logits(3, vocabulary, 3), rows)
 
         for count, row in enumerate(ours):
-            allowed = (~row.isinf()).nonzero()[:, 0].tolist()
+            allowed = numbers((~row.isinf()).nonzero()[:, 0])
             assert allowed == list(range(count % 2, vocabulary, 2))
 
 
@@ -163,7 +164,7 @@ def test_processors_run_after_the_bias_and_before_penalties_and_bans() -> None:
     logits = random_logits(1, 10, 5)
     raw = float(logits[0, 2])
 
-    ours = changed_logits(logits, [row])[0].tolist()
+    ours = floats(changed_logits(logits, [row])[0])
 
     assert seen == [pytest.approx(raw + 1.5)]
     assert ours[2:4] == [2.0, 3.0]

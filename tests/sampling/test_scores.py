@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from adapters.torch_device.sampling import draw, score
+from adapters.torch_device.sampling.arrays import numbers
 from kernel.logit_rules import LogitsProcessor
 from kernel.step import RowScores
 from tests.sampling.rows import how, random_logits, ruled
@@ -20,7 +21,7 @@ def test_scores_are_the_log_softmax_with_ranks(count: int) -> None:
 
     for raw, token, entry in zip(logits, tokens, found, strict=True):
         right = raw.log_softmax(-1)
-        order = right.sort(descending=True, stable=True).indices.tolist()
+        order = numbers(right.sort(descending=True, stable=True).indices)
         wanted = order if count < 0 else order[:count]
         assert list(entry) == [*wanted, *([] if token in wanted else [token])]
         for id_, told in entry.items():
@@ -31,7 +32,7 @@ def test_scores_are_the_log_softmax_with_ranks(count: int) -> None:
 def test_rows_may_ask_for_different_numbers() -> None:
     """One pass for the most of them, each told what it asked for and its own token."""
     logits = random_logits(3, 30, 1)
-    unlikely = logits.argmin(-1).tolist()
+    unlikely = numbers(logits.argmin(-1))
 
     found = score(logits, unlikely, [0, 7, 2])
 
@@ -70,7 +71,7 @@ def test_logprobs_are_of_the_model_whatever_the_row_asks_for() -> None:
     assert made is not None
     logits = random_logits(3, 40, 4)
     right = logits.log_softmax(-1)
-    best = logits.argmax(-1).tolist()
+    best = numbers(logits.argmax(-1))
     rows = [
         ruled(temperature=0, logprobs=2),
         ruled([1], [best[1]], temperature=5.0, top_k=3, logprobs=2, presence_penalty=2.0,

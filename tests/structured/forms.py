@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 from adapters.models.directory import model_path
 from adapters.structured import LibraryCompiler
 from adapters.structured.constraint import GrammarConstraint
+from adapters.torch_device.sampling.arrays import numbers
 from kernel import StructuredOutputs
 
 VOCABULARY = 2048
@@ -55,7 +56,7 @@ def allowed(
     mask = torch.full((-(-vocabulary // 32),), -1, dtype=torch.int32)
     constraint.fill(generated, mask)
     bits = (mask[:, None] >> torch.arange(32)) & 1
-    return [token for token, bit in enumerate(bits.flatten().tolist()) if bit]
+    return [token for token, bit in enumerate(numbers(bits.flatten())) if bit]
 
 
 def takes(form: StructuredOutputs, text: str) -> bool:

@@ -65,6 +65,11 @@ def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest.Monke
 # Tokenizers
 
 
+def add_special(library: Tokenizer, names: list[str]) -> None:
+    added = [AddedToken(name, special=True) for name in names]
+    library.add_special_tokens(added)  # pyright: ignore[reportUnknownMemberType]  # a bare list
+
+
 def byte_level(tokens: list[str], *, special: bool) -> Tokenizer:
     """All bytes, and some tokens more, the first of which ends sequences."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -72,7 +77,7 @@ def byte_level(tokens: list[str], *, special: bool) -> Tokenizer:
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     if special:
-        made.add_special_tokens([AddedToken(token, special=True) for token in tokens])
+        add_special(made, tokens)
     return made
 
 
@@ -85,7 +90,7 @@ def byte_fallback() -> Tokenizer:
     made.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     )
-    made.add_special_tokens([AddedToken("</s>", special=True)])
+    add_special(made, ["</s>"])
     return made
 
 
@@ -146,6 +151,22 @@ def test_a_tokenizer_without_any_end_needs_none() -> None:
         *"0123456789"
     ]
     assert constraint.is_complete([one])
+
+
+def test_ids_beyond_a_gap_in_the_vocabulary_are_never_allowed() -> None:
+    """The library numbers tokens without gaps; what it can't name it must not allow."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    ids_by_name = {name: at for at, name in enumerate(alphabet)} | {"ab": 300}
+    library = Tokenizer(models.BPE(ids_by_name, [("a", "b")]))
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = decoders.ByteLevel()
+    made = LibraryCompiler(library.to_str, ())
+    constraint = made.constraint(
+        StructuredOutputs(regex="(ab|ac)+"), stop_ids=frozenset(), min_tokens=0
+    )
+
+    assert allowed(constraint, [], 301) == [ids_by_name["a"]]
+    assert allowed(constraint, [ids_by_name["a"]], 301) == [ids_by_name["b"], ids_by_name["c"]]
 
 
 def test_a_tokenizer_of_a_kind_that_the_library_cannot_read_is_refused() -> None:

@@ -66,7 +66,7 @@ async def test_outputs_have_the_form_that_was_asked_for_greedy_and_drawn() -> No
     asked = [
         (name, params(form, **how))
         for name, form in FORMS.items()
-        for how in ({}, *({"temperature": 1.0, "seed": seed} for seed in range(3)))
+        for how in ({}, *({"temperature": 1.0, "seed": seed} for seed in range(2)))
     ]
     async with Engine.open(SMALL) as engine:
         results = await engine.map([PROMPT] * len(asked), [each for _, each in asked])

@@ -53,7 +53,7 @@ def test_any_texts_can_be_a_choice(texts: list[str]) -> None:
 
 @pytest.mark.parametrize("indent", [None, 2, "\t"])
 def test_json_may_be_printed_as_printers_do(indent: int | str | None) -> None:
-    value = {"a": [1, {"b": {}}], "c": "d"}
+    value: dict[str, object] = {"a": [1, {"b": None}], "c": "d"}
 
     assert takes(StructuredOutputs(json_object=True), json.dumps(value, indent=indent))
     assert takes(StructuredOutputs(json_object=True), json.dumps(value, separators=(",", ":")))

@@ -98,6 +98,7 @@ def test_an_answer_is_closed_once(name: str) -> None:
     """By the model, or by the next turn when the answer was cut; never twice and never not."""
     end = TEMPLATES[name].end
     texts: list[str] = []
+    talk = start(name, "byte level")
     for closes in (end, None):
         talk = start(name, "byte level")
         talk.ask([said("user", "Hello")])
@@ -118,7 +119,7 @@ def test_a_token_that_closes_nothing_stays_and_the_answer_is_closed() -> None:
     composed = talk.ask([said("user", "And now?")])
 
     assert "the cat<|endoftext|><|im_end|>\n<|im_start|>user\nAnd now?" in talk.text
-    assert not composed.history_differs
+    assert composed.history_differs
     talk.answer("yes", end="<|im_end|>")
     assert talk.ask([said("user", "And then?")]).history_differs
 

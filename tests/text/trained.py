@@ -167,7 +167,7 @@ def _bpe_suffix() -> Tokenizer:
     return made
 
 
-def _train(made: Tokenizer, trainer: object) -> None:
+def _train(made: Tokenizer, trainer: trainers.Trainer) -> None:
     made.train_from_iterator(CORPUS * 2, trainer)
 
 

@@ -14,6 +14,8 @@ __all__ = ["FAMILY"]
 def build(config: ConfigReader, weights: TensorLoader) -> Decoder:
     """Read the sizes, ask for the tensors."""
     config.refuse("use_sliding_window", unless=False, why="sliding windows aren't built")
+    if config.has("layer_types"):
+        config.texts("layer_types", ("full_attention",))
     sizes = parts.AttentionSizes.read(config)
     hidden, layers = sizes.hidden, config.integer("num_hidden_layers")
     vocabulary, width = config.integer("vocab_size"), config.integer("intermediate_size")

@@ -62,7 +62,11 @@ class _Sizes:
             raise config.wrong("n_groups", mamba.groups, f"a divisor of {mamba.heads} heads")
         return cls(
             mamba=mamba,
-            attention=parts.AttentionSizes.read(config),
+            # Not what the hidden size gives: the two have nothing to do with each other here.
+            attention=attrs.evolve(
+                parts.AttentionSizes.read(config),
+                width=_older(config, "head_dim", "attention_head_dim", 128),
+            ),
             eps=config.number("layer_norm_epsilon", 1e-5),
             mlp=config.integer("intermediate_size", 21_504),
             experts=config.integer("n_routed_experts", 8),

@@ -4,6 +4,8 @@ import attrs
 import torch
 from torch import Tensor
 
+from adapters.models.gguf.transforms import as_conv, log_decay
+
 __all__ = ["DeltaHeads"]
 
 
@@ -48,3 +50,15 @@ class DeltaHeads:
         """The same for the values among [queries + keys + values, ...]."""
         first = 2 * self.keys * self.key_width
         return torch.cat((rows[:first], self.gathered(rows[first:])))
+
+    def gathered_conv(self, taps: Tensor) -> Tensor:
+        """The same for a squeezed convolution over them; [channels, 1, taps] comes out."""
+        return as_conv(self.gathered_values(taps))
+
+    def gathered_columns(self, columns: Tensor) -> Tensor:
+        """Value heads among the columns of [hidden, values]."""
+        return self.gathered(columns.mT).mT
+
+    def gathered_decay(self, decay: Tensor) -> Tensor:
+        """``A_log`` of each value head, of ``A``."""
+        return self.gathered(log_decay(decay))

@@ -111,7 +111,7 @@ def read_header(file: BinaryIO, path: Path) -> Header:
 def _opening(cursor: "_Cursor") -> tuple[int, int]:
     if cursor.take(4) != _MAGIC:
         raise DamagedWeights(f"{cursor.path} is no GGUF file: it doesn't begin with {_MAGIC!r}")
-    version = cursor.number("I")
+    version = int(cursor.number("I"))
     if version not in _VERSIONS:
         swapped = version in (value << 24 for value in _VERSIONS)
         what = "is big endian" if swapped else f"is of version {version}"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from tokenizers import Tokenizer, decoders, models, normalizers, processors
+from tokenizers.decoders import Decoder
 
 from adapters.models.gguf.errors import UnsupportedVocabulary
 from adapters.models.gguf.pretokenizers import cut_of
@@ -28,7 +29,7 @@ def build_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
         )
     try:
         tokenizer, adds_bos = make(vocabulary)
-        tokenizer.add_tokens(vocabulary.added)
+        tokenizer.add_tokens(vocabulary.added)  # pyright: ignore[reportUnknownMemberType]  # a bare list
     except UnsupportedVocabulary:
         raise
     except Exception as error:  # the library raises bare Exception
@@ -78,7 +79,11 @@ def _sentence_piece(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
         )
     )
     spaces = normalizers.Replace(" ", _SPACE)
-    parts = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    parts: list[Decoder] = [
+        decoders.Replace(_SPACE, " "),
+        decoders.ByteFallback(),
+        decoders.Fuse(),
+    ]
     if vocabulary.flag("add_space_prefix", True):
         tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(_SPACE), spaces])
         parts.append(decoders.Strip(" ", 1, 0))

@@ -83,8 +83,7 @@ def open_gguf(path: Path) -> GgufModel:
 
 def _numbers(file: BinaryIO, path: Path, header: Header, name: str) -> list[float]:
     store = GgufStore(file, path, header.tensors, {name: Recipe((Source(name),), None)})
-    numbers: list[float] = store.read(name).reshape(-1).tolist()
-    return numbers
+    return [float(number) for number in store.read(name).reshape(-1)]
 
 
 @cache

@@ -29,9 +29,12 @@ def rope_config(metadata: Metadata, head_dim: int) -> dict[str, object]:
     """
     theta = metadata.number("rope.freq_base", _THETA)
     rotated = metadata.integer("rope.dimension_count", head_dim)
-    found: dict[str, object] = {"rope_type": "default", "rope_theta": theta}
-    if rotated != head_dim:
-        found["partial_rotary_factor"] = rotated / head_dim
+    found: dict[str, object] = {
+        "rope_type": "default",
+        "rope_theta": theta,
+        # Always said: some families rotate half a head where their configuration doesn't say.
+        "partial_rotary_factor": rotated / head_dim if head_dim else 1.0,
+    }
     if metadata.has_tensor(_FREQUENCIES):
         found |= _llama3(metadata, theta)
     else:

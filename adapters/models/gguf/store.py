@@ -52,7 +52,7 @@ class GgufStore:
         self._file = file
         self._path = path
         self._placed = placed
-        self._recipes = recipes
+        self._recipes: Mapping[str, Recipe] = recipes
         self._facts = {name: self._facts_of(recipe) for name, recipe in recipes.items()}
 
     @property
@@ -130,7 +130,7 @@ class GgufStore:
         for at in range(0, count, _STEP):
             taken = min(_STEP, count - at)
             part = blocks[kind.bytes_of(at) : kind.bytes_of(at + taken)]
-            numbers[at : at + taken] = torch.from_numpy(kind.undo(part))
+            numbers[at : at + taken] = torch.as_tensor(kind.undo(part))
         return numbers
 
 

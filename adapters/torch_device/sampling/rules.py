@@ -15,6 +15,7 @@ from torch import Tensor
 
 from adapters.torch_device.sampling.arrays import indices, numbers
 from adapters.torch_device.sampling.foreign import apply_constraint, apply_processors
+from adapters.torch_device.sampling.masks import WORD, cleared
 from adapters.torch_device.sampling.memory import SamplingMemory, TurnMemory
 from kernel.logit_rules import LogitRules
 from kernel.step import RowFault, RowSampling
@@ -22,7 +23,6 @@ from kernel.step import RowFault, RowSampling
 __all__ = ["apply_rules", "ban"]
 
 _MINUS = float("-inf")
-_BITS = 32
 
 
 @attrs.frozen(eq=False)
@@ -148,28 +148,17 @@ def _constrain(logits: Tensor, ruled: Sequence[_Ruled], faults: dict[int, RowFau
     if not bound:
         return
     vocabulary = logits.shape[1]
-    words = torch.full((len(bound), -(-vocabulary // _BITS)), -1, dtype=torch.int32)
+    words = torch.full((len(bound), -(-vocabulary // WORD)), -1, dtype=torch.int32)
     for one, mask in zip(bound, words, strict=True):
         fault = apply_constraint(one.row, mask)
         if fault is not None:
             faults.setdefault(one.at, fault)
-    banned = _cleared(words, vocabulary, logits.device)
+    banned = cleared(words, vocabulary, logits.device)
     if len(bound) == logits.shape[0]:
         logits.masked_fill_(banned, _MINUS)
     else:
         at = indices([one.at for one in bound], logits)
         logits[at] = logits[at].masked_fill_(banned, _MINUS)
-
-
-def _cleared(words: Tensor, vocabulary: int, device: torch.device) -> Tensor:
-    """Which bits of the masks are clear: [rows, vocabulary]. words: int32, on the CPU."""
-    if device.type == "cpu":
-        octets = ~words.numpy().view(np.uint8)
-        cleared = np.unpackbits(octets, axis=1, count=vocabulary, bitorder="little")
-        return torch.from_numpy(cleared.view(np.bool_))
-    bits = torch.arange(_BITS, dtype=torch.int32, device=device)
-    marks = (words.to(device)[:, :, None] >> bits) & 1  # packed on its way to the device
-    return marks.flatten(1)[:, :vocabulary] == 0
 
 
 def _check_left(logits: Tensor, ruled: Sequence[_Ruled], faults: dict[int, RowFault]) -> None:

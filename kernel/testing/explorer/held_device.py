@@ -15,6 +15,7 @@ from typing import Literal, cast
 import attrs
 
 from kernel.errors import ValidationError
+from kernel.loading import no_progress
 from kernel.opening import DEVICES
 from kernel.step import (
     CopyOf,
@@ -81,7 +82,9 @@ def give_back(model: str, device: "HeldDevice") -> None:
 
 def open_inner(model: str, name: str = "fake") -> FaultyDevice:
     """A fresh device of that entry point."""
-    device = _factory(name)(model=model, device=name, dtype="auto").device
+    device = _factory(name)(
+        model=model, device=name, dtype="auto", state_dtype="auto", progress=no_progress
+    ).device
     if not isinstance(device, FaultyDevice):
         raise ValidationError(parameter="device", value=name, why="it can't be told to fail")
     return device

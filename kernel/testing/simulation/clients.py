@@ -6,10 +6,13 @@ from typing import Literal, Protocol
 
 import anyio
 
+from kernel.chat import Prompt
 from kernel.engine import Engine
 from kernel.request import RunningTurn
 from kernel.streaming_session import Session
 from kernel.testing.simulation.plan import ClientPlan, Kind, Operation
+from kernel.testing.simulation.scores import wrong_delta, wrong_result
+from kernel.testing.simulation.speech import said
 from kernel.testing.simulation.timeline import Job
 
 __all__ = ["Client"]
@@ -101,9 +104,15 @@ class Client:
 
     def _new_turn(self, session: Session, operation: Operation, *, wait: bool) -> RunningTurn:
         on_exit: Literal["rollback", "keep"] = "keep" if operation.count % 2 else "rollback"
+        prompt = self._prompt_of(operation)
         return session.turn(
-            _prompt(operation), operation.params, wait=wait, on_exit=on_exit, **operation.options
+            prompt, operation.params, wait=wait, on_exit=on_exit, **operation.options
         )
+
+    def _prompt_of(self, operation: Operation) -> Prompt:
+        """What a session is told: token ids, or a message with them."""
+        tokens = _prompt(operation)
+        return said(tokens) if self._plan.speaks else tokens
 
     async def _read(
         self, turn: RunningTurn, deltas: int = 1_000_000, before: Sequence[int] = ()
@@ -112,6 +121,8 @@ class Client:
         received = list(before)
         async for delta in turn:
             received += delta.token_ids
+            if wrong := wrong_delta(delta):
+                self._world.fail("scores", f"a delta of {turn.request_id}: {wrong}")
             deltas -= 1
             if not deltas:
                 self._judge(turn, received, is_all=False)
@@ -126,6 +137,8 @@ class Client:
         result = turn.result
         kept, reason = list(result.token_ids), result.finish_reason
         self._world.seen[f"ended: {reason}"] += 1
+        if wrong := wrong_result(result):
+            self._world.fail("scores", f"{turn.request_id}: {wrong}")
         common = min(len(kept), len(received))
         # An interrupt may keep less than was received; nothing else does, once all is read.
         is_short = is_all and reason != "interrupt" and len(kept) != len(received)
@@ -169,7 +182,8 @@ class Client:
     async def _append(self, operation: Operation) -> None:
         session = await self._here()
         timeout_s = operation.options.get("timeout_s")
-        await session.append(_prompt(operation), wait=operation.waits, timeout_s=timeout_s)
+        prompt = self._prompt_of(operation)
+        await session.append(prompt, wait=operation.waits, timeout_s=timeout_s)
 
     async def _cut_the_last_turn(self, operation: Operation) -> None:
         session = await self._here()
@@ -224,7 +238,7 @@ class Client:
         """A turn of its own in a session that began as this one, beside a turn of the parent."""
         session = await self._here()
         if operation.salt % 2:
-            await session.append(_prompt(operation), wait=True)
+            await session.append(self._prompt_of(operation), wait=True)
         async with session.fork() as child:
             self._world.seen["fork"] += 1
             if operation.waits and self._serves(child):

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import attrs
 
+from kernel.loading import no_progress
 from kernel.opening import DEVICES
 from kernel.step import (
     Device,
@@ -21,6 +22,8 @@ from kernel.step import (
     DeviceWorker,
     ModelSpec,
     OpenedDevice,
+    RowFault,
+    StepDone,
     StepFault,
     StepReport,
     WorkerContext,
@@ -36,9 +39,8 @@ Done = Callable[[StepReport], None]
 _SPEEDS_S = (0.0, 0.001, 0.004, 0.02)
 _HANGS_S = (0.3, 1.5, 4.0, 1e6)
 """How long a hanging step hangs; the last one until the faults end."""
-_FATES = ("ok", "slow", "fails", "hangs", "is lost")
-_WEIGHTS = (88, 4, 4, 3, 1)
-_HEALTHY = (1, 0, 0, 0, 0)
+_FATES = ("ok", "slow", "fails", "hangs", "is lost", "spoils a row")
+_WEIGHTS = (86, 4, 4, 3, 1, 2)
 
 
 class _Faults(Protocol):
@@ -67,7 +69,9 @@ def _factory() -> DeviceFactory:
 
 def open_inner(model: str) -> OpenedDevice:
     """Open the device that computes, without looking for it each time."""
-    opened = _factory()(model=model, device="fake", dtype="auto")
+    opened = _factory()(
+        model=model, device="fake", dtype="auto", state_dtype="auto", progress=no_progress
+    )
     assert isinstance(opened.device, FaultyDevice)
     return opened
 
@@ -139,13 +143,13 @@ class SimulatedDevice:
         """What becomes of a step."""
         has_faults = self.world.faults.device
         fate = _FATES[self._track.weighted(_WEIGHTS) if has_faults else 0]
-        if fate in ("ok", "fails"):
+        if fate in ("ok", "fails", "spoils a row"):
             delay_s = self._speed_s * (self._track.draw(4) / 2) if self._speed_s else 0.0
         else:
             delay_s = self._track.pick(_HANGS_S if fate == "hangs" else _HANGS_S[:2])
         if fate != "ok":
             self.world.seen[f"step {fate}"] += 1
-            self.faults += fate != "slow"
+            self.faults += fate not in ("slow", "spoils a row")
         return _Job(step, done, fate, delay_s)
 
     def compute(self, worker: DeviceWorker, job: _Job) -> None:
@@ -156,7 +160,19 @@ class SimulatedDevice:
             self.inner.fail_next("simulated")
         elif job.fate == "is lost":
             self.inner.fail_next("simulated", device_lost=True)
-        worker.submit(job.step, job.done)
+        spoils = job.fate == "spoils a row"
+        worker.submit(job.step, (lambda report: job.done(_spoiled(report))) if spoils else job.done)
+
+
+def _spoiled(report: StepReport) -> StepReport:
+    """A report of which one row has drawn nothing."""
+    if not isinstance(report, StepDone):
+        return report
+    outcomes = list(report.tokens)
+    at = next((at for at, outcome in enumerate(outcomes) if outcome is not None), None)
+    if at is not None:
+        outcomes[at] = RowFault("simulated")
+    return attrs.evolve(report, tokens=tuple(outcomes))
 
 
 @attrs.define(eq=False)

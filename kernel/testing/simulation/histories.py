@@ -16,6 +16,7 @@ from kernel.ids import session_custodian
 from kernel.messages import InterruptTurn
 from kernel.output_buffer import TurnEnd
 from kernel.session import SessionActor
+from kernel.testing.simulation.speech import mark_of
 from kernel.turn import OpenTurn, TurnRequest
 from ownership import CustodianId
 
@@ -57,6 +58,8 @@ class Histories:
         self._models: dict[CustodianId, list[int]] = {}
         self._last: dict[CustodianId, _Last] = {}
         self._open: dict[str, TurnRecord] = {}
+        self._spoken: set[str] = set()
+        """Turns of messages that have not been submitted."""
         self.turns: list[TurnRecord] = []
 
     @property
@@ -80,6 +83,8 @@ class Histories:
 
     def started(self, session: CustodianId, request: TurnRequest) -> None:
         """A caller asks for a turn; its end will be heard of."""
+        if request.composing is not None:
+            self._spoken.add(request.id)
         finish = request.output.finish
 
         def finish_and_note(end: TurnEnd) -> None:
@@ -97,9 +102,21 @@ class Histories:
         expected = (*self._models.get(turn.session, ()), *turn.new[: turn.input_len])
         if context != expected:
             self._fail("history", f"{turn.id} starts from {context}, not from {expected}")
+        self._check_spoken(turn)
         record = TurnRecord(turn.session, turn, context, self._core.counters.steps)
         self._open[turn.id] = record
         self.turns.append(record)
+
+    def _check_spoken(self, turn: OpenTurn) -> None:
+        """The messages of a turn must have been composed for the history that it starts from."""
+        if turn.id in self._spoken:
+            self._spoken.discard(turn.id)
+            model = self._models.get(turn.session, [])
+            mark = turn.new[0] if turn.input_len else None
+            if mark != mark_of(model):
+                self._fail(
+                    "messages", f"{turn.id} begins with {mark}, composed for another history"
+                )
 
     def interrupted(self, actor: SessionActor, message: InterruptTurn) -> None:
         """A session has handled an interrupt, which may have cut its last turn."""

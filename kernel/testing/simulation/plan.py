@@ -90,6 +90,8 @@ class ClientPlan:
 
     operations: tuple[Operation, ...]
     idle_timeout_s: float | None
+    speaks: bool
+    """Its sessions are of messages, not of token ids."""
 
 
 @attrs.frozen(kw_only=True)
@@ -137,7 +139,7 @@ def _draw_config(track: Track, model: str) -> EngineConfig:
 def _draw_client(track: Track) -> ClientPlan:
     count = 1 + track.draw(5)
     operations = tuple(_draw_operation(track) for _ in range(count))
-    return ClientPlan(operations, track.pick((None, None, None, 0.2)))
+    return ClientPlan(operations, track.pick((None, None, None, 0.2)), track.chance(30))
 
 
 def _draw_operation(track: Track) -> Operation:
@@ -148,6 +150,9 @@ def _draw_operation(track: Track) -> Operation:
         max_tokens=track.pick((1, 3, 6, 10)),
         ignore_eos=not track.chance(10),
         stop=track.pick(("a", "ba")) if track.chance(10) else (),
+        logprobs=track.pick((0, 2)) if track.chance(15) else None,
+        prompt_logprobs=track.pick((0, 2)) if track.chance(15) else None,
+        frequency_penalty=0.5 if track.chance(5) else 0.0,
     )
     options: dict[str, Any] = {}
     if track.chance(30):

@@ -16,6 +16,7 @@ from kernel.step import (
     DeviceStep,
     InitialState,
     RowSampling,
+    RowScores,
     StepDone,
     StepReport,
     StepRow,
@@ -68,6 +69,8 @@ class ColdReference:
         self._worker.submit(DeviceStep(self._steps, (row,)), reports.append)
         report = reports[0]
         token = report.tokens[0] if isinstance(report, StepDone) else None
+        if isinstance(token, RowScores):
+            token = token.token
         if not isinstance(token, int):
             raise RuntimeError(f"the reference's own step failed: {report}")
         return token
@@ -95,7 +98,9 @@ def _reference(model: str, page_size: int) -> ColdReference:
 
 def _sampling(turn: OpenTurn, index: int) -> RowSampling:
     banned = tuple(sorted(turn.stop_ids)) if index < turn.min_tokens else ()
-    return RowSampling(turn.temperature, turn.top_k, turn.top_p, turn.key, index, banned)
+    return RowSampling(
+        turn.temperature, turn.top_k, turn.top_p, turn.key, index, banned, turn.rules
+    )
 
 
 def _no_timers(_delay_s: float, _fire: object) -> None:

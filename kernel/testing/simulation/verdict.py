@@ -9,9 +9,6 @@ from kernel.testing.simulation.world import OpenWorld, World
 
 __all__ = ["judge"]
 
-_MEAN_A_DEATH = ("EngineFault", "SessionLost")
-_MEAN_A_BAD_STEP = ("StepError", "DeviceLost")
-
 
 def judge(world: World) -> None:
     """Note whatever is wrong with a world whose scenario has ended."""
@@ -61,7 +58,14 @@ def _judge_errors(world: World) -> None:
     """An error that only a fault explains needs one."""
     deaths = sum(opened.observer.deaths + opened.observer.crashes for opened in world.opened)
     bad_steps = sum(opened.device.faults for opened in world.opened)
-    for names, faults in ((_MEAN_A_DEATH, deaths), (_MEAN_A_BAD_STEP, deaths + bad_steps)):
-        for name in names:
-            if world.seen.get(name) and not faults:
-                world.fail("caller", f"{name} was raised, and no fault explains it")
+    explained = {
+        "SessionLost": deaths,
+        "EngineFault": deaths + world.seen.get("a template panics", 0),
+        "StepError": deaths + bad_steps,
+        "DeviceLost": deaths + bad_steps,
+        "SamplingError": world.seen.get("step spoils a row", 0),
+        "ModelError": world.seen.get("a template refuses", 0),
+    }
+    for name, faults in explained.items():
+        if world.seen.get(name) and not faults:
+            world.fail("caller", f"{name} was raised, and no fault explains it")

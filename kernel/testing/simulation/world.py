@@ -17,6 +17,7 @@ from kernel.testing.simulation.decisions import Decisions, Track
 from kernel.testing.simulation.device import SimulatedDevice, open_inner
 from kernel.testing.simulation.faults import Faults
 from kernel.testing.simulation.observer import Observer
+from kernel.testing.simulation.speech import SimulatedChat
 from kernel.testing.simulation.strategies import Strategy
 from kernel.testing.simulation.tape import Failure
 from kernel.testing.simulation.timeline import Job, Timeline
@@ -144,10 +145,11 @@ class World:
         """
         opened = open_inner(model)
         device = SimulatedDevice(opened.device, self, self._decisions.track("device"))
+        chat = SimulatedChat(self, self._decisions.track("chat"))
         environment = Environment(clock=self.now, choose=self._choose, deliver=device.deliver)
         async with Engine.open(
             config or _small(model),
-            device=OpenedDevice(device=device, tokenizer=opened.tokenizer),
+            device=OpenedDevice(device=device, tokenizer=opened.tokenizer, chat=chat),
             logger=None if self.log is None else _Logger(self.log),
             environment=environment,
         ) as engine:

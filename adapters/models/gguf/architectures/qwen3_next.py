@@ -122,14 +122,14 @@ def _dealt(metadata: Metadata) -> tuple[Entry, ...]:
         Entry(
             f"{under}conv1d.weight",
             ("ssm_conv1d.weight",),
-            lambda taps: as_conv(heads.gathered_values(taps)),
+            heads.gathered_conv,
         ),
         Entry(f"{under}dt_bias", ("ssm_dt.bias",), heads.gathered),
-        Entry(f"{under}A_log", ("ssm_a",), lambda decay: heads.gathered(log_decay(decay))),
+        Entry(f"{under}A_log", ("ssm_a",), heads.gathered_decay),
         Entry(
             f"{under}out_proj.weight",
             ("ssm_out.weight",),
-            lambda columns: heads.gathered(columns.T).T,
+            heads.gathered_columns,
         ),
     )
 
