@@ -8,7 +8,7 @@ INSTALL := $(PIP) install --quiet --disable-pip-version-check --constraint const
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types worlds unit format wheel check-wheel clean
-.PHONY: explore simulate museum mutants mutation results
+.PHONY: explore simulate museum mutants mutation parity results
 
 help:
 	@echo "make demo    many streaming sessions on the bundled model, live, audited (under 90 s)"
@@ -20,6 +20,7 @@ help:
 	@echo "make museum     each public bug report as a scenario; CHECK=1 plants each bug as well"
 	@echo "make mutants    plant each bug in a copy; each must be caught"
 	@echo "make mutation   a general mutation tool over ownership/"
+	@echo "make parity     every family against transformers, as the table in docs/models.md"
 	@echo "make results    run again whatever in docs/results is older than the code it measures"
 	@echo "make wheel   build dist/*.whl"
 	@echo "make check-wheel  the wheel in an empty environment: README's example and the demo"
@@ -85,6 +86,9 @@ mutants: $(VENV)/.test
 
 mutation: $(VENV)/.test
 	$(BIN)/python -m tests.mutants.general
+
+parity: $(VENV)/.test
+	$(BIN)/python -m tests.results parity
 
 results: $(VENV)/.test
 	$(BIN)/python -m tests.results --stale

@@ -253,7 +253,7 @@ def _scored(logits: int, row: StepRow, vocab_size: int) -> RowOutcome:
     if outcome is None:
         return scores
     if isinstance(outcome, RowScores):
-        return attrs.evolve(scores, token=outcome.token, drawn=outcome.drawn)
+        return attrs.evolve(outcome, prompt=scores.prompt)
     return attrs.evolve(scores, token=outcome) if isinstance(outcome, int) else outcome
 
 

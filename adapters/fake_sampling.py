@@ -25,14 +25,21 @@ def draw_ruled(state: int, row: RowSampling, rules: LogitRules, vocabulary: int)
         state = _changed(state, rules, generated, vocabulary)
         allowed = _allowed(row, rules, generated, vocabulary)
     except BaseException as error:
-        return RowFault(f"code that isn't ours raised {type(error).__name__}: {error}", error)
+        return _raised(error)
     if not allowed:
         return RowFault("no token is left to draw")
     rank = hash((row.key, row.index)) % vocabulary if row.temperature else 0
     token = allowed[hash((state, rank)) % len(allowed)]
     drawn = None if rules.logprobs is None else _scores(given, token, rules.logprobs, vocabulary)
-    is_last = rules.constraint is not None and rules.constraint.is_complete([*generated, token])
+    try:
+        is_last = rules.constraint is not None and rules.constraint.is_complete([*generated, token])
+    except BaseException as error:
+        return _raised(error)
     return RowScores(token, drawn, is_last=is_last) if drawn or is_last else token
+
+
+def _raised(error: BaseException) -> RowFault:
+    return RowFault(f"code that isn't ours raised {type(error).__name__}: {error}", error)
 
 
 def score_prompt(row: StepRow, scoring: PromptScoring, vocabulary: int) -> RowScores:

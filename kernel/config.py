@@ -58,8 +58,8 @@ class EngineConfig:
     memory_bytes: int | None = attrs.field(default=None, converter=_bytes)
     """Memory of the device that the engine may take, weights and temporaries included: a number,
     or a text like ``"8GiB"``. Slots and pages fill it, up to ``max_sessions``. ``None``: they are
-    for twice ``max_num_seqs`` sequences of 2,048 tokens, or as many as a quarter of the free
-    memory holds (on an accelerator: 80 %)."""
+    for twice ``max_num_seqs`` sequences of 2,048 tokens, or as many as an eighth of the
+    free memory holds (on an accelerator: 80 %)."""
     memory_fraction: float | None = None
     """In place of ``memory_bytes``: share of the memory that is free once the weights are there."""
     page_size: int = 16

@@ -4,7 +4,10 @@ from collections.abc import Callable
 
 import attrs
 
-__all__ = ["AskMemory", "DeviceMemory"]
+__all__ = ["MOST_UNASKED", "AskMemory", "DeviceMemory"]
+
+MOST_UNASKED = 0.8
+"""Share of the free memory that nobody takes more of without having been told to."""
 
 
 @attrs.frozen(kw_only=True)
@@ -16,8 +19,9 @@ class DeviceMemory:
     weights_bytes: int
     step_bytes: int
     """Most that the temporaries of one step take at once."""
-    unasked_share: float = 0.8
-    """Of the free memory: most that the pools may take where nobody has said how much."""
+    unasked_share: float = MOST_UNASKED
+    """Of the free memory: what a step and the pools may take where nobody has said how much; more,
+    up to :data:`MOST_UNASKED`, if that is what one turn takes."""
 
 
 AskMemory = Callable[[int, int, int], DeviceMemory]

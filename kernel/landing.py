@@ -5,10 +5,18 @@ from collections.abc import Sequence
 
 from kernel.errors import SamplingError
 from kernel.flight import Counters
-from kernel.step import RowFault, RowOutcome, RowScores
+from kernel.step import RowFault, RowOutcome, RowScores, StepFault, StepReport
 from kernel.turn import OpenTurn
 
-__all__ = ["count_absorbed", "draw_error", "num_drawn", "take_scores"]
+__all__ = ["count_absorbed", "draw_error", "fault_of", "num_drawn", "take_scores"]
+
+
+def fault_of(report: StepReport, rows: int) -> str | None:
+    """Why a step of so many rows has failed as a whole; ``None``: it has not."""
+    if isinstance(report, StepFault):
+        return report.why
+    told = len(report.tokens)
+    return None if told == rows else f"the device reported {told} outcomes for {rows} rows"
 
 
 def num_drawn(outcomes: Sequence[RowOutcome]) -> int:

@@ -9,7 +9,7 @@ a share or a number of bytes, they fill it, up to every session that may be open
 import attrs
 
 from kernel.byte_sizes import format_bytes
-from kernel.device_memory import DeviceMemory
+from kernel.device_memory import MOST_UNASKED, DeviceMemory
 from kernel.errors import NotEnoughMemory, ValidationError
 from kernel.step import ModelSpec
 
@@ -151,8 +151,18 @@ def _budget(request: PoolRequest, memory: DeviceMemory | None) -> int | None:
                 why="this device doesn't say how much memory is free; use memory_bytes",
             )
         return None
-    fraction = request.memory_fraction or memory.unasked_share
-    return int(memory.free_bytes * fraction) - step
+    if request.memory_fraction is not None:
+        return int(memory.free_bytes * request.memory_fraction) - step
+    unasked = int(memory.free_bytes * memory.unasked_share) - step
+    most = int(memory.free_bytes * MOST_UNASKED) - step
+    return max(unasked, min(most, _least(request)))
+
+
+def _least(request: PoolRequest) -> int:
+    """Bytes of the smallest pools that hold one turn, with the counts that were given."""
+    model, pages = request.model, request.num_pages or _pages_of_turn(request)
+    slots = (request.num_slots or 1) + 1
+    return _bytes(model, slots, request.page_size * model.page_token_bytes, pages + 1)
 
 
 def _share(

@@ -15,11 +15,11 @@ from kernel.actor import Actor, Address, System
 from kernel.admission import Admission
 from kernel.batch import build_step
 from kernel.door import Door
-from kernel.errors import EngineFault, StepError
+from kernel.errors import EngineFault, SamplingError, StepError
 from kernel.flight import Counters, Flight
 from kernel.foreign_code import failure_of
 from kernel.ids import GPU_POOL, SCHEDULER, TurnId
-from kernel.landing import count_absorbed, draw_error, num_drawn, take_scores
+from kernel.landing import count_absorbed, draw_error, fault_of, num_drawn, take_scores
 from kernel.messages import (
     Cancel,
     Continue,
@@ -217,7 +217,8 @@ class Scheduler(Actor[SchedulerMessage]):
                 self._work.port.rollback(claim)
             return
         self.flight = None
-        if isinstance(report, StepDone):
+        why = fault_of(report, len(flight.turns))
+        if isinstance(report, StepDone) and why is None:
             self._work.take_back(flight, Absorbed(flight.absorbs))
             self._counters.generated_tokens += num_drawn(report.tokens)
             for turn, absorbed, outcome in zip(
@@ -230,9 +231,10 @@ class Scheduler(Actor[SchedulerMessage]):
                     fault.__cause__ = error
                     self._fail_row(turn, fault)
         else:
-            self._work.take_back(flight, StepFailed(report.why))
+            why = why or "it failed without a reason"
+            self._work.take_back(flight, StepFailed(why))
             for turn in flight.turns:
-                self._fail_row(turn, StepError(step=flight.step, why=report.why))
+                self._fail_row(turn, StepError(step=flight.step, why=why))
 
     def _fail_row(self, turn: OpenTurn, error: BaseException) -> None:
         if turn.cancelled:
@@ -260,7 +262,7 @@ class Scheduler(Actor[SchedulerMessage]):
         elif token is None:
             if isinstance(outcome, RowFault):
                 self._work.fail(turn, draw_error(turn, outcome))
-            elif turn.position == turn.target and not turn.draws:
+            elif turn.position == turn.target:
                 self._reach_target(turn)
 
     def _take_token(self, turn: OpenTurn, token: int, is_last: bool) -> bool:
@@ -290,7 +292,11 @@ class Scheduler(Actor[SchedulerMessage]):
             self.system.post(address, StopFound(turn.id, error), self.name)
 
     def _reach_target(self, turn: OpenTurn) -> None:
-        if turn.absorb_first:
+        if turn.draws:
+            # Else it would wait for ever: there is nothing left that a row of it could absorb.
+            error = SamplingError(request_id=turn.id, why="the device has reported no token")
+            self._work.fail(turn, error)
+        elif turn.absorb_first:
             self._work.give_phase(turn)
         else:
             self._work.finish(turn, "length", None, 0)

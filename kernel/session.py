@@ -10,7 +10,6 @@ A one-shot request is a session of one turn that closes itself.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Literal, assert_never, final
 
 import attrs
@@ -29,7 +28,6 @@ from kernel.errors import (
     TurnNotFound,
     ValidationError,
 )
-from kernel.foreign_code import failure_of
 from kernel.ids import SCHEDULER, SessionId, TurnId, session_custodian
 from kernel.messages import (
     AlarmKind,
@@ -118,7 +116,7 @@ class SessionActor(Actor[SessionMessage]):
         self._on_end = on_end
         self._deadlines = Deadlines(system, self._here, name, idle_timeout_s)
         self._deadlines.rest()
-        self.waiting = TurnQueue(door, self._deadlines)
+        self.waiting = TurnQueue(session_id, self.state, door, self._deadlines, system, self._here)
 
     def inherit(self, parent: "SessionActor") -> None:
         """Begin as a fork: the parent's log, its committed state as base, its count of turns."""
@@ -214,7 +212,7 @@ class SessionActor(Actor[SessionMessage]):
 
     def _arrive(self, request: TurnRequest) -> None:
         active = self.active
-        if active is None and self._is_composed_first(request):
+        if active is None and self.waiting.takes(request):
             return
         if active is None:
             self._start(request)
@@ -223,36 +221,6 @@ class SessionActor(Actor[SessionMessage]):
         else:
             busy = SessionBusy(session_id=self.session_id, turn_id=active.id)
             self.waiting.turn_away(request, busy)
-
-    def _is_composed_first(self, request: TurnRequest) -> bool:
-        """Have messages composed; what comes meanwhile finds the session busy with them."""
-        first = self.waiting.first
-        if first is None:
-            if not request.awaits_tokens(len(self.state.log)):
-                return False
-            self._deadlines.wake()
-            self.waiting.hold(request)
-            self._compose_first()
-        elif request.wait:
-            self.waiting.add(request)
-        else:
-            meanwhile = SessionBusy(session_id=self.session_id, turn_id=first.id)
-            self.waiting.turn_away(request, meanwhile)
-        return True
-
-    def _compose_first(self) -> bool:
-        """Have the messages of the first in the queue composed; True while that is under way."""
-        request = self.waiting.first
-        if request is None or not request.awaits_tokens(len(self.state.log)):
-            return False
-        self.system.at_the_edge(partial(self._compose, request))
-        return True
-
-    def _compose(self, request: TurnRequest) -> None:
-        """At the edge: the template is not ours."""
-        compose = partial(request.compose, self.state.conversation, self.state.log)
-        error = failure_of(compose, "the chat format")
-        self.system.post(self._here, Composed(request.id, error), self.name)
 
     def _start_composed(self, message: Composed) -> None:
         first = self.waiting.first
@@ -265,7 +233,7 @@ class SessionActor(Actor[SessionMessage]):
     def _start_waiting(self) -> None:
         """Start what waits, until a turn runs or its messages are composed."""
         self._starts_waiting = True
-        while self.waiting and self.active is None and not self._compose_first():
+        while self.waiting and self.active is None and not self.waiting.compose_first():
             self._start(self.waiting.next())
         self._starts_waiting = False
         if self.active is None and not self.waiting:
@@ -396,13 +364,12 @@ class SessionActor(Actor[SessionMessage]):
             self._tell_scheduler(Cancel(message.turn))
             self._conclude(cancelled_end(active.request, message.reason))
             return
-        request = self.waiting.find(message.turn)
+        request, first = self.waiting.find(message.turn), self.waiting.first
         if request is not None:
-            was_composed = active is None and request is self.waiting.first
             self.waiting.drop(request, cancelled_end(request, message.reason))
             self._counters.cancelled += 1
-            if was_composed:
-                # The next in the queue takes its place.
+            if active is None and request is first:
+                # It was being composed; the next in the queue takes its place.
                 self._start_waiting()
 
     def _stop(self, message: StopFound) -> None:

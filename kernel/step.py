@@ -17,8 +17,8 @@ from kernel.constraining import ConstraintCompiler
 from kernel.device_memory import AskMemory
 from kernel.loading import OnProgress
 from kernel.logit_rules import LogitRules
-from kernel.outputs import TokenLogprobs
 from kernel.params import SamplingParams
+from kernel.row_outcomes import PromptScoring, RowFault, RowOutcome, RowScores
 from ownership import NoSlot, PageIndex, SlotIndex
 
 __all__ = [
@@ -96,19 +96,6 @@ class RowSampling:
 
 
 @attrs.frozen
-class PromptScoring:
-    """Report how likely known tokens were: the i-th target follows the row's token ``start + i``.
-
-    The last target may lie beyond the row's own tokens.
-    """
-
-    start: int
-    targets: Sequence[int]
-    count: int
-    """So many of the likeliest are reported beside each target; -1: all."""
-
-
-@attrs.frozen
 class PlannedRow:
     """A row as the scheduler plans it, by turn; the GPU pool adds where the claim lives."""
 
@@ -148,36 +135,6 @@ class DeviceStep:
     """Slots given back since the last step; a checking device poisons them first. Not in a step
     that a later one has overtaken (its worker hung): they may have new owners by then."""
     freed_pages: Sequence[PageIndex] = ()
-
-
-@attrs.frozen
-class RowScores:
-    """What a row comes to, where that is more than a token."""
-
-    token: int | None
-    """``None`` where ``sampling`` was ``None``."""
-    drawn: TokenLogprobs | None = None
-    """Of the position drawn for; has ``token``."""
-    prompt: tuple[TokenLogprobs, ...] = ()
-    """One for each target of ``scoring``."""
-    is_last: bool = False
-    """The turn's constraint lets nothing follow ``token``: the turn ends with it."""
-
-
-@attrs.frozen
-class RowFault:
-    """The row was computed and no token could be drawn; its own turn fails, and no other.
-
-    Its slot and pages are as good as those of the other rows.
-    """
-
-    why: str
-    error: BaseException | None = attrs.field(default=None, eq=False)
-
-
-RowOutcome = int | RowScores | RowFault | None
-"""Of one row: the drawn token (with what else was asked for), why there is none, or ``None`` where
-``sampling`` was ``None`` and nothing was asked for."""
 
 
 @attrs.frozen

@@ -1,11 +1,21 @@
-"""Turns that wait in their session for the running one to end, in order of arrival."""
+"""Turns that wait in their session for the running one to end, in order of arrival.
+
+Messages of the first one are composed here, once nothing runs: they become tokens at the edge, and
+the session hears of it by :class:`kernel.messages.Composed`.
+"""
 
 from collections.abc import Iterator
+from functools import partial
 
+from kernel.actor import Address, System
 from kernel.deadlines import Deadlines
 from kernel.door import Door
-from kernel.ids import TurnId
+from kernel.errors import SessionBusy
+from kernel.foreign_code import failure_of
+from kernel.ids import SessionId, TurnId
+from kernel.messages import Composed, SessionMessage
 from kernel.output_buffer import TurnEnd
+from kernel.session_state import SessionState
 from kernel.turn import TurnRequest
 
 __all__ = ["TurnQueue"]
@@ -14,9 +24,21 @@ __all__ = ["TurnQueue"]
 class TurnQueue:
     """The requests that wait, and how one is told that it won't run."""
 
-    def __init__(self, door: Door, deadlines: Deadlines) -> None:
+    def __init__(
+        self,
+        session_id: SessionId,
+        state: SessionState,
+        door: Door,
+        deadlines: Deadlines,
+        system: System,
+        here: Address[SessionMessage],
+    ) -> None:
+        self._session_id = session_id
+        self._state = state
         self._door = door
         self._deadlines = deadlines
+        self._system = system
+        self._here = here
         self._requests: list[TurnRequest] = []
 
     def __len__(self) -> int:
@@ -35,10 +57,40 @@ class TurnQueue:
         self._deadlines.begin(request)
         request.accepted.answer(None)
 
-    def hold(self, request: TurnRequest) -> None:
-        """Keep a request whose messages are composed; it is accepted when it starts."""
-        self._requests.append(request)
-        self._deadlines.begin(request)
+    def takes(self, request: TurnRequest) -> bool:
+        """See to a request that comes while no turn runs; False: it can start now.
+
+        Messages are composed first, and their request is accepted when it starts. What comes
+        meanwhile finds the session busy with them.
+        """
+        first = self.first
+        if first is None:
+            if not request.awaits_tokens(len(self._state.log)):
+                return False
+            self._deadlines.wake()
+            self._requests.append(request)
+            self._deadlines.begin(request)
+            self.compose_first()
+        elif request.wait:
+            self.add(request)
+        else:
+            busy = SessionBusy(session_id=self._session_id, turn_id=first.id)
+            self.turn_away(request, busy)
+        return True
+
+    def compose_first(self) -> bool:
+        """Have the messages of the first one composed; True while that is under way."""
+        request = self.first
+        if request is None or not request.awaits_tokens(len(self._state.log)):
+            return False
+        self._system.at_the_edge(partial(self._compose, request))
+        return True
+
+    def _compose(self, request: TurnRequest) -> None:
+        """At the edge: the template is not ours."""
+        compose = partial(request.compose, self._state.conversation, self._state.log)
+        error = failure_of(compose, "the chat format")
+        self._system.post(self._here, Composed(request.id, error), self._here.name)
 
     @property
     def first(self) -> TurnRequest | None:

@@ -89,9 +89,10 @@ def _lines(found: "ModelPlan", config: EngineConfig) -> list[str]:
     types = f"{plan.model}: weights in {found.dtype}"
     if plan.num_slots:
         types += f", recurrent state in {found.state_dtype}"
+    running = min(config.max_num_seqs, plan.usual_sequences)
     at_once = (
         f"on the device at once: {plan.usual_sequences:,} sequences of {usual:,} tokens, of which"
-        f" {config.max_num_seqs} can run; a session at rest is one, a turn of it another"
+        f" {running} can run; a session at rest is one, a turn of it another"
     )
     lines = [types, f"largest turn: {plan.largest_turn:,} tokens, history included", at_once]
     if found.free_bytes is not None:

@@ -121,7 +121,8 @@ class ConfigReader:
         value = self._get(name, _REQUIRED if default is None else list(default))
         items = cast("list[object]", value) if isinstance(value, list) else [value]
         if not all(type(item) is int and item >= least for item in items):
-            raise self.wrong(name, value, f"a list of whole numbers from {least}")
+            wrong = self._values.get(name)
+            raise self.wrong(name, wrong, f"a list of whole numbers from {least}")
         return tuple(cast("list[int]", items))
 
     def numbers(self, name: str, default: Sequence[float] | None = None) -> tuple[float, ...]:
@@ -132,7 +133,7 @@ class ConfigReader:
         for item in items:
             spelled = _unspelled(item)
             if isinstance(spelled, bool) or not isinstance(spelled, (int, float)):
-                raise self.wrong(name, value, "a list of numbers")
+                raise self.wrong(name, self._values.get(name), "a list of numbers")
             numbers.append(float(spelled))
         return tuple(numbers)
 
@@ -209,5 +210,6 @@ def _unspelled(item: object) -> object:
     """JSON has no infinity: it is written bare, or as an object that names it."""
     if isinstance(item, dict):
         named = cast("dict[str, object]", item).get("__float__")
-        return {"Infinity": float("inf"), "-Infinity": float("-inf")}.get(str(named), item)
+        spelled: dict[str, object] = {"Infinity": float("inf"), "-Infinity": float("-inf")}
+        return spelled.get(str(named))  # nothing: no number either
     return item

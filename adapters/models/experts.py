@@ -26,6 +26,7 @@ def load_experts(
     width: int,
     gated: bool = True,
     activation: _Activation = functional.silu,
+    split: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj"),
 ) -> Experts:
     """Experts from gate_proj, up_proj and down_proj, split or fused.
 
@@ -36,9 +37,11 @@ def load_experts(
         width: channels between the two projections.
         gated: whether there is a gate beside each up projection.
         activation: of the gate, or of the up projection where there is no gate.
+        split: what the three are called where each expert has its own.
     """
     fused = "gate_up_proj" if gated else "up_proj"
-    into = ("gate_proj", "up_proj") if gated else ("up_proj",)
+    gate, up, down = split
+    into = (gate, up) if gated else (up,)
     rows = len(into) * width
     if weights.has(fused):
         return Experts(
@@ -47,7 +50,7 @@ def load_experts(
             activation,
         )
     ups = {f"{expert}.{name}.weight": width for expert in range(experts) for name in into}
-    downs = {f"{expert}.down_proj.weight": hidden for expert in range(experts)}
+    downs = {f"{expert}.{down}.weight": hidden for expert in range(experts)}
     return Experts(
         weights.stack(ups, hidden).view(experts, rows, hidden),
         weights.stack(downs, width).view(experts, hidden, width),

@@ -21,7 +21,7 @@ from adapters.models.stream import TensorStream
 
 __all__ = ["Asked", "TensorLoader"]
 
-_NOT_FLOATS = ("I8", "I16", "I32", "I64", "U", "BOOL", "C64", "F8", "F6", "F4")
+_NOT_FLOATS = ("I8", "I16", "I32", "I64", "U", "BOOL", "C64", "F8_", "F6_", "F4")
 """Beginnings of the names of number types that aren't weights as they are."""
 _SHOWN = 5
 
@@ -119,8 +119,17 @@ class TensorLoader:
         return self._load(name, shape, self.precision.weights)
 
     def vector(self, name: str, *shape: int) -> Tensor:
-        """A small tensor in the compute type: norms, biases of the recurrence, decays."""
-        return self._load(name, shape, self.precision.compute)
+        """A small tensor in the compute type: norms, biases of the recurrence, decays.
+
+        While all is checked it is zeros that take no memory, since families work with vectors,
+        and the first exponential of a meta tensor makes torch import its compiler.
+        """
+        if self.device.type != "meta":
+            return self._load(name, shape, self.precision.compute)
+        self.asked.shapes[self.prefix + name] = shape
+        nothing = torch.zeros((), dtype=self.precision.compute).expand(shape)
+        self.asked.num_bytes += nothing.nbytes
+        return nothing
 
     def matrix(self, name: str, rows: int, columns: int) -> Tensor:
         """[rows, columns] in the weights' type."""

@@ -17,6 +17,8 @@ __all__ = ["PassBudget", "Piece", "cut"]
 
 _TEMPORARY_NUMBERS = (32 << 20) // 8
 """Most numbers in one temporary: 32 MiB of float64, half of that of float32."""
+_ANY = 1 << 62
+"""Of what the model's layers don't make."""
 
 
 @attrs.frozen(eq=False)
@@ -49,8 +51,8 @@ class PassBudget:
         """The largest passes whose temporaries hold at most ``_TEMPORARY_NUMBERS`` numbers."""
         return cls(
             tokens=max(1, _TEMPORARY_NUMBERS // shape.token_numbers),
-            chunks=max(1, _TEMPORARY_NUMBERS // shape.chunk_numbers),
-            mask_cells=_TEMPORARY_NUMBERS if shape.kv else 1 << 62,
+            chunks=max(1, _TEMPORARY_NUMBERS // shape.chunk_numbers) if shape.states else _ANY,
+            mask_cells=_TEMPORARY_NUMBERS if shape.kv else _ANY,
             chunk_size=shape.chunk_size,
         )
 

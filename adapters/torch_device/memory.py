@@ -6,7 +6,7 @@ from adapters.models.precision import Precision
 from adapters.ragged.passes import PassBudget
 from adapters.ragged.spec import ModelShape
 from adapters.torch_device.free_memory import free_memory
-from kernel.device_memory import AskMemory, DeviceMemory
+from kernel.device_memory import MOST_UNASKED, AskMemory, DeviceMemory
 from kernel.step import ModelSpec
 
 __all__ = ["ask_memory", "device_memory", "model_spec", "step_bytes"]
@@ -86,5 +86,5 @@ def device_memory(
         free_bytes=free,
         weights_bytes=weights_bytes,
         step_bytes=step,
-        unasked_share=0.25 if device.type == "cpu" else 0.8,
+        unasked_share=0.125 if device.type == "cpu" else MOST_UNASKED,
     )

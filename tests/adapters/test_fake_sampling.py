@@ -106,6 +106,31 @@ def test_log_probabilities_are_told_where_they_are_asked_for() -> None:
     assert found == outcome(logprobs=3)
 
 
+def test_a_token_that_is_the_last_is_so_beside_scores_of_the_prompt() -> None:
+    known = KnownTokens((), 0, PROMPT, len(PROMPT))
+    rules = LogitRules(known=known, constraint=Only(33))
+    sampling = RowSampling(0.0, 0, 1.0, 0, 0, (), rules)
+    scoring = PromptScoring(0, PROMPT[1:], 0)
+    (found,) = Bench(FakeDevice(vocab_size=50)).tokens(
+        row(PROMPT, initial="zeros", sampling=sampling, scoring=scoring)
+    )
+
+    assert isinstance(found, RowScores)
+    assert (found.token, found.is_last, len(found.prompt)) == (33, True, len(PROMPT) - 1)
+
+
+class NeverSure(Only):
+    def is_complete(self, generated: Any, /) -> bool:
+        raise LookupError(f"after {generated}")
+
+
+def test_a_constraint_that_fails_after_the_draw_spoils_its_own_row() -> None:
+    found = outcome(constraint=NeverSure(33))
+
+    assert isinstance(found, RowFault)
+    assert isinstance(found.error, LookupError)
+
+
 def test_known_tokens_are_told_about_by_token_and_position() -> None:
     """However they are cut."""
     whole = Bench()

@@ -126,6 +126,7 @@ ATTRIBUTES: dict[str, set[str]] = {
     "state": {
         *("_holder", "_port", "_view", "log", "state", "checkpoint", "inherited"),
         *("_state_version", "_checkpoint_version", "_changes", "absorbed", "last"),
+        "conversation",  # none: the explorer's callers give token ids
     },
     "scheduler": {
         *("name", "system", "mail_bound", "incarnation", "mailbox", "_work", "_admission"),

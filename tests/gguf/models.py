@@ -2,7 +2,7 @@
 
 import importlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -56,13 +56,16 @@ def case_of(key: str) -> Case:
     return next(case for case in CASES if case.key == key)
 
 
-def make_both(case: Case, root: Path, kind: str = "F32") -> tuple[Path, Path]:
+def make_both(
+    case: Case, root: Path, kind: str = "F32", *, metadata: Mapping[str, Any] | None = None
+) -> tuple[Path, Path]:
     """A directory, and a file of the same numbers.
 
     Args:
         case: the model.
         root: where they go.
         kind: number type of the matrices whose rows fill whole blocks of it; of all others, F32.
+        metadata: of the file, beside sizes.
     """
     directory = root / "model"
     build_peer(case, torch.float32).save(directory)
@@ -76,7 +79,7 @@ def make_both(case: Case, root: Path, kind: str = "F32") -> tuple[Path, Path]:
             stored[name], weights[name] = quantised(weight, kind)
     (directory / "model.safetensors").write_bytes(save(weights))
     (directory / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    write_gguf(root / "model.gguf", config, stored)
+    write_gguf(root / "model.gguf", config, stored, metadata=metadata)
     return directory, root / "model.gguf"
 
 
@@ -152,7 +155,7 @@ def continuation(
 
 
 def peer_tokens(directory: Path, prompt: Sequence[int], count: int) -> list[int]:
-    """The same by transformers' forward pass over the whole text, which has no cache to be wrong."""
+    """The same by transformers' forward pass over the whole text, without a cache."""
     transformers: Any = importlib.import_module("transformers")
     model = transformers.AutoModelForCausalLM.from_pretrained(
         directory, dtype=torch.float32, experts_implementation="eager"

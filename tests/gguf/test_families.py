@@ -8,6 +8,8 @@ import torch
 
 from tests.gguf.models import case_of, logits_of_directory, logits_of_file, make_both
 
+pytestmark = pytest.mark.timeout(120)
+"""The first of them imports a model of transformers."""
 CASES = (
     "llama:grouped",
     "llama:linear-rope-biases",
@@ -27,7 +29,11 @@ CASES = (
     "qwen3_next:moe",
     "qwen3_5_text:grouped",
 )
-WIDE = {"hidden_size": 64, "intermediate_size": 96}
+WIDE = {
+    "llama": {"hidden_size": 64, "intermediate_size": 96},
+    "granitemoehybrid": {"hidden_size": 64, "intermediate_size": 96, "mamba_n_heads": 16},
+    "mamba2": {"hidden_size": 64, "num_heads": 8, "head_dim": 16, "expand": 2},
+}
 
 
 @pytest.mark.parametrize("key", CASES)
@@ -37,13 +43,19 @@ def test_logits_of_a_file_are_those_of_a_directory_bit_by_bit(tmp_path: Path, ke
     assert torch.equal(logits_of_file(path), logits_of_directory(directory))
 
 
-@pytest.mark.parametrize("kind", ["F16", "BF16", "Q8_0", "Q5_1", "Q4_0"])
-@pytest.mark.parametrize("key", ["llama:grouped", "granitemoehybrid:moe-nope"])
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        *(("llama:grouped", kind) for kind in ("F16", "BF16", "Q8_0", "Q5_1", "Q4_0")),
+        ("granitemoehybrid:moe-nope", "Q4_0"),
+        ("mamba2:two-groups", "Q8_0"),
+    ],
+)
 def test_quantised_files_give_the_logits_of_the_dequantised_numbers(
     tmp_path: Path, key: str, kind: str
 ) -> None:
     case = case_of(key)
-    wide = attrs.evolve(case, settings={**case.settings, **WIDE, "mamba_n_heads": 16})
+    wide = attrs.evolve(case, settings={**case.settings, **WIDE[case.family]})
 
     directory, path = make_both(wide, tmp_path, kind)
 

@@ -95,17 +95,17 @@ def converted(
 ) -> Iterator[tuple[str, Stored]]:
     """Tensors as the converter has them before it maps their names."""
     family = config["model_type"]
-    stacks: dict[str, list[Stored]] = {}
+    stacks: dict[str, dict[int, Stored]] = {}
     for name, stored in weights.items():
         expert = _EXPERT.fullmatch(name)
         if expert:
             merged = re.sub(r".*layers\.(\d+)\..*", r"model.layers.\1.mlp.experts", expert[1])
-            stacks.setdefault(f"{merged}.{expert[3]}.weight", []).append(stored)
+            stacks.setdefault(f"{merged}.{expert[3]}.weight", {})[int(expert[2])] = stored
             continue
         yield from _one(family, config, name, stored)
     for merged, experts in stacks.items():
         own = merged.removeprefix("model.").replace("mlp", "feed_forward")
-        stack = torch.stack([expert.data for expert in experts])
+        stack = torch.stack([experts[number].data for number in range(len(experts))])
         yield own if family == "lfm2_moe" else merged, experts[0].map(stack)
 
 

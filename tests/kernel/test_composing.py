@@ -56,7 +56,7 @@ def log_of(engine: Engine, session: Session) -> list[int]:
     return engine.core.session(SessionId(session.session_id)).state.log.tolist()
 
 
-def post(engine: Engine, session: Session, message: SessionMessage) -> None:
+def post(engine: Engine, session: Session, message: CancelTurn | StartTurn) -> None:
     here = Address[SessionMessage](session_custodian(SessionId(session.session_id)))
     engine.core.dispatcher.post(here, message, CALLER)
 

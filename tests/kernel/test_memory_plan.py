@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,6 +81,21 @@ def test_too_little_for_all_is_shared_alike() -> None:
     assert found.num_slots == room // (SLOT + USUAL) == 3
     assert found.num_pages == 3 * 128
     assert found.slots_bytes + found.pages_bytes <= 75_000
+
+
+def test_a_small_share_that_nobody_asked_for_is_exceeded_for_one_turn_but_not_for_two() -> None:
+    """A processor's memory is for others too; but an engine that could open does."""
+
+    def slots(free: int) -> int:
+        there = attrs.evolve(memory(free=free), unasked_share=0.125)
+        return plan(spec(), there).num_slots
+
+    least = 2 * SLOT + USUAL + PAGE * TOKEN
+    assert slots(8 * (least + SLOT + USUAL)) == 2
+    assert slots(8 * least) == 1
+    assert slots(2 * least) == 1
+    with pytest.raises(NotEnoughMemory):
+        slots(least)
 
 
 def test_a_share_that_is_given_is_filled() -> None:

@@ -1,12 +1,13 @@
 """LFM2 and Zamba2: what is read in more than one spelling, and what is refused."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import pytest
 import torch
 
 from adapters.models.config_reader import ConfigReader
-from adapters.models.errors import ConfigError
+from adapters.models.errors import ConfigError, UnsupportedRope
 from adapters.models.families import lfm2, zamba2
 from adapters.models.family import Family
 from adapters.models.loader import TensorLoader
@@ -36,10 +37,15 @@ ZAMBA2: Mapping[str, object] = {
 }
 
 
-def asked(family: Family, config: Mapping[str, object]) -> tuple[ModelShape, TensorLoader]:
-    """Build on no device."""
+def asked(
+    family: Family,
+    config: Mapping[str, object],
+    stored: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+) -> tuple[ModelShape, TensorLoader]:
+    """Build on no device, from a file that has some tensors."""
     precision = Precision(torch.float32, torch.float32, torch.float32)
-    loader = TensorLoader(MemoryStore({}), precision, torch.device("meta"))
+    tensors = {name: torch.empty(shape, device="meta") for name, shape in stored.items()}
+    loader = TensorLoader(MemoryStore(tensors), precision, torch.device("meta"))
     return family.build(ConfigReader(config), loader).shape, loader
 
 
@@ -96,6 +102,38 @@ def test_a_shared_block_is_asked_for_once_and_its_adapters_for_each_use() -> Non
     assert loader.asked.skipped == ["model.layers.4.shared_transformer.*"]
 
 
+def test_a_shared_block_that_rotates_nothing_needs_no_rotation() -> None:
+    """What config.json says of one is of no account then."""
+    unknown = {**ZAMBA2, "rope_scaling": {"rope_type": "of tomorrow"}}
+
+    shape, _ = asked(zamba2.FAMILY, unknown)
+
+    assert shape.rope is None
+    with pytest.raises(UnsupportedRope, match="'of tomorrow' isn't served"):
+        asked(zamba2.FAMILY, {**unknown, "use_mem_rope": True})
+
+
+def test_experts_are_read_in_both_layouts() -> None:
+    """Each by itself, as published; or all in one tensor, as transformers can write them."""
+    config = {
+        **LFM2,
+        "model_type": "lfm2_moe",
+        "num_dense_layers": 2,
+        "num_experts": 3,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 5,
+    }
+    feed = "model.layers.2.feed_forward.experts"
+    fused = {f"{feed}.gate_up_proj": (3, 10, 12), f"{feed}.down_proj": (3, 12, 5)}
+    _, split = asked(lfm2.FAMILY, config)
+    _, joined = asked(lfm2.FAMILY, config, fused)
+
+    assert {name: joined.asked.shapes[name] for name in fused} == fused
+    assert split.asked.shapes[f"{feed}.2.w3.weight"] == (5, 12)
+    assert split.asked.shapes[f"{feed}.2.w2.weight"] == (12, 5)
+    assert split.asked.num_parameters == joined.asked.num_parameters
+
+
 @pytest.mark.parametrize(
     ("family", "config", "why"),
     [
@@ -103,13 +141,25 @@ def test_a_shared_block_is_asked_for_once_and_its_adapters_for_each_use() -> Non
         (lfm2.FAMILY, {**LFM2, "layer_types": ["conv", "scan", "conv"]}, "not 'scan'"),
         (zamba2.FAMILY, {**ZAMBA2, "use_long_context": True}, "use_long_context is True"),
         (zamba2.FAMILY, {**ZAMBA2, "n_mamba_heads": 5}, "n_mamba_heads must be a divisor of 24"),
+        (zamba2.FAMILY, {**ZAMBA2, "attention_head_dim": 8}, "attention_head_dim must be 12, as"),
+        (zamba2.FAMILY, {**ZAMBA2, "mamba_headdim": 4}, "mamba_headdim must be 6, as other keys"),
+        (zamba2.FAMILY, {**ZAMBA2, "num_hidden_layers": 6}, "num_hidden_layers must be 5, not 6"),
         (
             zamba2.FAMILY,
             {**ZAMBA2, "use_shared_attention_adapter": True, "num_key_value_heads": 1},
             "num_key_value_heads must be as many as num_attention_heads",
         ),
     ],
-    ids=["too few", "unknown", "long context", "heads", "adapters"],
+    ids=[
+        "too few",
+        "unknown",
+        "long context",
+        "heads",
+        "width",
+        "mixer width",
+        "layers",
+        "adapters",
+    ],
 )
 def test_what_does_not_fit_is_refused_by_name(
     family: Family, config: dict[str, object], why: str

@@ -92,6 +92,24 @@ def test_a_text_model_beside_a_vision_tower_is_the_same_model() -> None:
     assert torch.equal(logits(config, both), logits(TEXT, weights))
 
 
+@pytest.mark.parametrize(
+    ("above", "inside", "ends"),
+    [
+        ({"eos_token_id": 7}, {}, (7,)),
+        ({"eos_token_id": 7}, {"eos_token_id": None}, (7,)),
+        ({"eos_token_id": 7}, {"eos_token_id": [3, 4]}, (3, 4)),
+        ({}, {}, ()),
+    ],
+)
+def test_the_end_of_a_text_stands_with_the_text_model_or_above_it(
+    above: Config, inside: Config, ends: tuple[int, ...]
+) -> None:
+    """Many keys are written as null, which must not hide the one above."""
+    config = {"model_type": "qwen3_5", "text_config": {**TEXT, **inside}, **above}
+
+    assert shape_of(config).eos_token_ids == ends
+
+
 def test_rows_that_come_by_key_head_are_the_same_projection() -> None:
     """Qwen3-Next stores by key head what Qwen3.5 stores kind by kind."""
     weights = random_weights(TEXT)

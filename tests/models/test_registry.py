@@ -1,7 +1,10 @@
 """Families are found by name, and nobody but their own file knows it."""
 
 import ast
+import json
 import pkgutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -17,6 +20,7 @@ from adapters.models.family import Family
 from adapters.models.loader import TensorLoader
 from adapters.models.precision import Precision
 from adapters.models.store import MemoryStore
+from tests.models.published import PUBLISHED
 
 ADAPTERS = Path(adapters.__file__).parent
 # The bundled model's own package trains and describes it; GGUF has names of its own for families.
@@ -122,3 +126,27 @@ def test_checking_a_model_reads_no_tensor() -> None:
 
     assert model.head.is_meta
     assert record.num_parameters == sum(tensor.numel() for tensor in weights.values())
+
+
+CHECKED = """
+import json, sys
+import torch
+from adapters.models.config_reader import ConfigReader
+from adapters.models.precision import Precision
+from adapters.models.registry import outline_model
+precision = Precision(torch.float32, torch.float32, torch.float32)
+for values in json.loads(sys.argv[1]):
+    outline_model(ConfigReader(values), precision)
+assert "torch._dynamo" not in sys.modules
+"""
+
+
+def test_checking_a_model_does_not_import_torchs_compiler() -> None:
+    """An exponential or a joining of meta tensors does, which takes seconds at every start."""
+    text = json.dumps([model.config for model in PUBLISHED.values()])
+
+    done = subprocess.run(
+        [sys.executable, "-c", CHECKED, text], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr

@@ -19,7 +19,8 @@ from tests.scenarios.stage import DeviceFactory, open_stage
 async def test_m018_an_option_that_is_not_served_is_refused_before_anything_moves() -> None:
     """sgl-project/sglang#20557: one unusual option made a turn skip what its session had.
 
-    Options never change what a session owns: unknown ones are refused by name, at submit.
+    Options never change what a session owns: unknown ones are refused by name, at submit, and the
+    log-probabilities that the report's option was about are served without computing more.
     """
     async with open_stage(num_slots=2, num_pages=20) as stage, stage.engine.session() as session:
         history = stage.note([], await stage.run(session.turn(prompt(6), greedy(4))))
@@ -27,11 +28,13 @@ async def test_m018_an_option_that_is_not_served_is_refused_before_anything_move
         unusual: dict[str, Any] = {"logprob_start_len": 0}
         with pytest.raises(ValidationError, match="logprob_start_len"):
             session.turn(prompt(3, 1), greedy(2), **unusual)
-        with pytest.raises(ValidationError, match="logprobs"):
-            SamplingParams.from_openai({"logprobs": True})
+        with pytest.raises(ValidationError, match="logprob_start_len"):
+            SamplingParams.from_openai({"logprobs": True, **unusual})
         assert (session.info, stage.free) == (before, free)
-        result = await stage.run(session.turn(prompt(3, 1), greedy(2)))
+        told = greedy(2, logprobs=1, prompt_logprobs=1)
+        result = await stage.run(session.turn(prompt(3, 1), told))
         assert result.usage.cached_tokens == 9
+        assert [entry is None for entry in result.prompt_logprobs or ()] == [False] * 3
         stage.note(history, result)
     assert stage.free == stage.capacity
 

@@ -117,6 +117,8 @@ _EXPLORE = (
 )
 _SIMULATE = ("kernel.testing", "simulate", "--seeds", "1..100", "--until-failure", "--json")
 
+_DEVICE = ("adapters/torch_device/", "adapters/ragged/")
+
 LADDER: Final = (
     Layer("types", _ALL, ("mypy", "--no-error-summary", "{path}"), 300),
     Layer("move checker", _ALL, ("ownership.lint", "{path}"), 120),
@@ -126,6 +128,6 @@ LADDER: Final = (
     Layer("museum", _CORE, (*_PYTEST, "tests/museum"), 200),
     Layer("unit tests", _CORE, (*_PYTEST, "tests/kernel"), 200),
     Layer("scenarios", _CORE, (*_PYTEST, "tests/scenarios", "tests/cancellation"), 300),
-    Layer("device", ("adapters/torch_device/",), (*_PYTEST, "tests/torch_device"), 200),
+    Layer("device", _DEVICE, (*_PYTEST, "tests/torch_device", "tests/ragged"), 200),
 )
 """In order of cost."""

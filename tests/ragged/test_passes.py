@@ -1,5 +1,6 @@
 """A step is cut so that every token is computed once, in order, within the budget."""
 
+import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,3 +51,12 @@ def test_an_ordinary_step_is_one_pass() -> None:
     rows = [row(slot, 100, 1) for slot in range(30)] + [row(31, 0, 482)]
 
     assert len(list(cut(rows, PassBudget.of(shape_of("hybrid"))))) == 1
+
+
+def test_a_model_without_recurrent_layers_has_no_chunks_to_count() -> None:
+    """Families of both kinds give the sizes of a scan also where no layer of theirs scans."""
+    shape = attrs.evolve(shape_of("attention-only"), chunk_numbers=1 << 21)
+    rows = [row(0, 0, 500)]
+
+    assert not shape.states
+    assert len(list(cut(rows, PassBudget.of(shape)))) == 1

@@ -90,14 +90,15 @@ def test_limits_together_are_their_processors_in_our_order(seed: int) -> None:
     rows: list[RowSampling] = []
     chains: list[list[Any]] = []
     for _ in logits:
-        temperature, top_k = draws.choice([0.4, 1.0, 1.7]), draws.choice([2, 30, 200])
+        temperature, top_k = draws.choice([0.4, 1.0, 1.7]), draws.choice([0, 2, 30, 200])
         top_p, min_p = draws.choice([0.5, 0.95]), draws.choice([0.001, 0.1])
         mass = draws.choice([0.3, 0.9, 1.0])
         rows.append(
             ruled(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, typical_p=mass)
         )
         chain = [TemperatureLogitsWarper(temperature), MinPLogitsWarper(min_p)]
-        chain += [TopKLogitsWarper(top_k), TopPLogitsWarper(top_p)]
+        chain += [TopKLogitsWarper(top_k)] if top_k else []
+        chain += [TopPLogitsWarper(top_p)]
         chains.append([*chain, TypicalLogitsWarper(mass)] if mass < 1 else chain)
 
     ours = distributions(logits, rows)

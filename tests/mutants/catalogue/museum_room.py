@@ -16,7 +16,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "pages-for-a-model-without",
         "Pools that the model has no use for are refused when the engine is opened.",
-        "kernel/config.py",
+        "kernel/memory_plan.py",
         "    if given and not used:\n",
         "    if False:\n",
     ),
