@@ -12,6 +12,7 @@ from kernel.step import (
     CopyOf,
     InitialState,
     PageCopy,
+    RowOutcome,
     RowSampling,
     StepRow,
 )
@@ -42,7 +43,7 @@ def test_tokens_do_not_depend_on_how_a_prompt_is_cut(
     bench = Bench(opened)
     slot = 0 if opened.model.uses_slots else NO_SLOT
     edges = [0, *sorted(cut for cut in cuts if cut < len(history)), len(history)]
-    got: int | None = None
+    got: RowOutcome = None
     for start, end in pairwise(edges):
         initial: InitialState = "kept" if start else "zeros"
         chunk = row(history[start:end], slot=slot, initial=initial, at=start, pages=range(9))

@@ -1,28 +1,30 @@
 """A model directory as ``transformers`` writes it: tiny, with a tokenizer and a chat template."""
 
+import importlib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoModelForCausalLM, GraniteMoeHybridConfig, PreTrainedTokenizerFast
 
 __all__ = ["CHATML", "Peer", "write_directory"]
 
 Peer = Any
-"""A model of ``transformers``, whose own types are only in part there."""
+"""A model, or a tokenizer, of ``transformers``, whose own types are only in part there."""
+
+_transformers: Any = importlib.import_module("transformers")
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-_TEXT = (
-    "A slot has one owner, and the type says who. The pool lends it to a turn, the turn gives it"
-    " back or keeps it for its session; nobody frees it twice."
-).split()
+_TEXT = [
+    "A slot has one owner, and the type says who. The pool lends it to a turn, the turn gives it",
+    "back or keeps it for its session; nobody frees it twice.",
+]
 
 
-def _tokenizer() -> PreTrainedTokenizerFast:
+def _tokenizer() -> Peer:
     library = Tokenizer(models.BPE())
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = decoders.ByteLevel()
@@ -33,16 +35,19 @@ def _tokenizer() -> PreTrainedTokenizerFast:
         show_progress=False,
     )
     library.train_from_iterator(_TEXT, trainer)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=library, eos_token="<|im_end|>")
+    tokenizer: Peer = _transformers.PreTrainedTokenizerFast(
+        tokenizer_object=library, eos_token="<|im_end|>"
+    )
     tokenizer.chat_template = CHATML
     return tokenizer
 
 
-def write_directory(path: Path) -> tuple[Peer, PreTrainedTokenizerFast]:
+def write_directory(path: Path) -> tuple[Peer, Peer]:
     """Write a hybrid of two Mamba-2 layers and one of attention; the peer that wrote it."""
     tokenizer = _tokenizer()
-    torch.manual_seed(5)
-    config = GraniteMoeHybridConfig(
+    # torch leaves the type of its result open.
+    cast(Any, torch).manual_seed(5)
+    config = _transformers.GraniteMoeHybridConfig(
         vocab_size=len(tokenizer) + 3,  # padded, as published models are
         hidden_size=32,
         intermediate_size=48,
@@ -64,7 +69,7 @@ def write_directory(path: Path) -> tuple[Peer, PreTrainedTokenizerFast]:
         bos_token_id=None,
         pad_token_id=None,
     )
-    peer = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    peer: Peer = _transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     peer.generation_config.do_sample = False
     peer.save_pretrained(path)
     tokenizer.save_pretrained(path)

@@ -1,27 +1,25 @@
 """The commands on a directory that ``transformers`` itself wrote."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from click.testing import CliRunner
-from transformers import PreTrainedTokenizerFast
 
 from adapters.cli import main
 from tests.cli.hf_directory import Peer, write_directory
 
 pytestmark = pytest.mark.timeout(90)
 
-Written = tuple[Path, Peer, PreTrainedTokenizerFast]
+Written = tuple[Path, Peer, Peer]
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     path = tmp_path_factory.mktemp("hf") / "granite"
     peer, tokenizer = write_directory(path)
-    yield path, peer, tokenizer
+    return path, peer, tokenizer
 
 
 def greedy(peer: Peer, token_ids: list[int], count: int) -> list[int]:
@@ -75,5 +73,5 @@ def test_chat_answers_as_the_peer_does_to_the_whole_conversation(written: Writte
     result = CliRunner().invoke(main, command, input="who owns it?\nand then?\n/quit\n")
 
     assert result.exit_code == 0, result.output
-    for answer in answers:
-        assert answer in result.stdout
+    for text in answers:
+        assert text in result.stdout
