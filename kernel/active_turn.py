@@ -105,9 +105,14 @@ class ActiveTurn:
         return facts
 
     def settle(self, end: TurnEnd) -> None:
-        """Tell everybody who waits for this turn how it ended."""
+        """Tell everybody who waits for this turn how it ended.
+
+        A session that dies while it starts a turn has told nobody yet that it was accepted.
+        """
         self.request.output.finish(end)
-        for reply in self.interrupts:
+        if end.error is not None:
+            self.request.accepted.fail(end.error)
+        for reply in (*self.interrupts, *self.request.interrupts):
             if end.error is not None:
                 reply.fail(end.error)
             else:

@@ -233,8 +233,12 @@ class SessionActor(Actor[SessionMessage]):
     def _start_waiting(self) -> None:
         """Start what waits, until a turn runs or its messages are composed."""
         self._starts_waiting = True
-        while self.waiting and self.active is None and not self.waiting.compose_first():
-            self._start(self.waiting.next())
+        while (
+            (first := self.waiting.first) is not None
+            and self.active is None
+            and not self.waiting.compose_first()
+        ):
+            self._start(first)
         self._starts_waiting = False
         if self.active is None and not self.waiting:
             self._deadlines.rest()
@@ -250,6 +254,7 @@ class SessionActor(Actor[SessionMessage]):
                 turn_number=self.turns,
             )
         except TenureError as error:
+            self.waiting.take_out(request)
             self.waiting.turn_away(request, error)
             if self.is_one_shot:
                 self._close(error)
@@ -260,6 +265,7 @@ class SessionActor(Actor[SessionMessage]):
         self.state.last = None
         self.last_used_at = self.system.now()
         self.active = active = ActiveTurn(request)
+        self.waiting.take_out(request)  # not before: a death in between must find it
         active.scheduler_incarnation = self.system.incarnation_of(SCHEDULER)
         if self.state.drop_checkpoint():
             self._tell_scheduler(Rested())

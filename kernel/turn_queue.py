@@ -101,6 +101,11 @@ class TurnQueue:
         """Take out the one that has waited longest."""
         return self._requests.pop(0)
 
+    def take_out(self, request: TurnRequest) -> None:
+        """It runs, or it was refused; not every request has waited here."""
+        if request in self._requests:
+            self._requests.remove(request)
+
     def drop(self, request: TurnRequest, end: TurnEnd) -> None:
         """A request that waits was cancelled."""
         self._requests.remove(request)
