@@ -225,6 +225,14 @@ MUTANTS: list[Mutant] = [
         rule="6 whoever waits is answered",
     ),
     Mutant(
+        "queued-turn-dies-unheard",
+        "A session that dies while it starts a queued turn tells the caller of that turn.",
+        "kernel/active_turn.py",
+        "            self.request.accepted.fail(end.error)\n",
+        "            pass\n",
+        rule="6 whoever waits is answered",
+    ),
+    Mutant(
         "fork-starts-from-nothing",
         "A fork's first turn names its parent's state as its base.",
         _STATE,
