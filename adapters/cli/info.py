@@ -21,6 +21,9 @@ DEPENDENCIES = (
     "structlog",
     "tokenizers",
     "safetensors",
+    "jinja2",
+    "gguf",
+    "llguidance",
 )
 
 

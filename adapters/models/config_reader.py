@@ -5,6 +5,7 @@ key at ``null`` is as if it weren't there, since ``transformers`` writes many of
 """
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar, cast
@@ -53,7 +54,7 @@ class ConfigReader:
         """Read the text of a config.json; a ``ConfigError`` if it isn't a JSON object."""
         try:
             parsed: object = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{CONFIG_FILE} isn't JSON: {error}") from error
         if not isinstance(parsed, dict):
             raise ConfigError(f"{CONFIG_FILE} must hold an object")
@@ -89,7 +90,8 @@ class ConfigReader:
         value = self._get(name, _REQUIRED if default is None else default)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self.wrong(name, value, f"a number above {above:g}")
-        if not above < value < float("inf"):
+        # Whole numbers may be larger than any float.
+        if not above < value <= sys.float_info.max:
             raise self.wrong(name, value, f"a number above {above:g}")
         return float(value)
 
@@ -133,6 +135,8 @@ class ConfigReader:
         for item in items:
             spelled = _unspelled(item)
             if isinstance(spelled, bool) or not isinstance(spelled, (int, float)):
+                raise self.wrong(name, self._values.get(name), "a list of numbers")
+            if isinstance(spelled, int) and abs(spelled) > sys.float_info.max:
                 raise self.wrong(name, self._values.get(name), "a list of numbers")
             numbers.append(float(spelled))
         return tuple(numbers)

@@ -62,13 +62,17 @@ def model_path(model: str, *, files: tuple[str, ...] = ()) -> Path:
     """
     if model == BUNDLED:
         return Path(__file__).parent / BUNDLED
-    path = Path(model).expanduser()
-    if path.is_dir() or (path.is_file() and path.name.endswith(files)):
-        return path
     wanted = (
         f"name {BUNDLED!r} or a directory with config.json, {WEIGHTS_FILE} and {TOKENIZER_FILE}"
     )
-    if path.is_file():
+    try:
+        path = Path(model).expanduser()
+        is_directory, is_file = path.is_dir(), path.is_file()
+    except (OSError, RuntimeError) as error:  # too long a name, or the home of nobody
+        raise ModelNotFound(f"model {model!r:.200} is no path ({error}): {wanted}") from error
+    if is_directory or (is_file and path.name.endswith(files)):
+        return path
+    if is_file:
         raise ModelNotFound(f"model {model!r} is a file: {wanted}")
     if _HUB_ID.fullmatch(model):
         raise ModelNotFound(

@@ -121,13 +121,15 @@ def read_generation_config(directory: Path, *, vocab_size: int) -> GenerationDef
             UnservedKeys,
             stacklevel=2,
         )
-    return GenerationDefaults(_ends(given, vocab_size), _params(path, given), unserved)
+    ends, params = _ends(given, vocab_size), _params(path, given)
+    _check_banned(path, params, vocab_size)
+    return GenerationDefaults(ends, params, unserved)
 
 
 def _load(path: Path) -> Mapping[str, object]:
     try:
         parsed: object = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} can't be read: {error}; mend it or delete it") from error
     if not isinstance(parsed, dict):
         raise ConfigError(f"{path} must hold an object; mend it or delete it")
@@ -148,6 +150,17 @@ def _ends(given: Mapping[str, object], vocab_size: int) -> tuple[int, ...]:
             "eos_token_id", given["eos_token_id"], f"token ids below {vocab_size}, the vocabulary"
         )
     return tuple(dict.fromkeys(ids))
+
+
+def _check_banned(path: Path, params: SamplingParams | None, vocab_size: int) -> None:
+    """Else every request without parameters would be refused, as if its caller had asked for it."""
+    for word in () if params is None else params.bad_words:
+        beyond = [id_ for id_ in word if isinstance(id_, int) and id_ >= vocab_size]
+        if beyond:
+            raise ConfigError(
+                f"{path}: bad_words_ids or suppress_tokens name {beyond[0]}, and token ids are"
+                f" below {vocab_size}, the vocabulary; mend the file or delete it"
+            )
 
 
 def _params(path: Path, given: Mapping[str, object]) -> SamplingParams | None:

@@ -106,6 +106,15 @@ def check_model(
     return model, loader.asked
 
 
+def _check_ends(shape: ModelShape, config: ConfigReader) -> None:
+    """A request with ``min_tokens`` would fail on the device, and all others of its step."""
+    beyond = [end for end in shape.eos_token_ids if end >= shape.vocab_size]
+    if beyond:
+        raise config.wrong(
+            "eos_token_id", beyond[0], f"token ids below {shape.vocab_size}, the vocabulary"
+        )
+
+
 def load_model(
     config: ConfigReader,
     store: TensorStore,
@@ -132,6 +141,7 @@ def load_model(
     """
     outline, asked = check_model(config, store, precision)
     checked(outline.shape, asked)
+    _check_ends(outline.shape, config)
     total = sum(store.tensors[name].num_bytes for name in asked.shapes)
     try:
         with ExitStack() as ending, torch.inference_mode():

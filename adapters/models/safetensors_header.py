@@ -21,6 +21,8 @@ __all__ = ["Placed", "read_header"]
 _LENGTH_BYTES = 8
 _LONGEST_HEADER = 100_000_000
 """As the format says; a longer one is a file of another kind."""
+_MOST_NUMBERS, _LARGEST = 64, 1 << 63
+"""Dimensions of a tensor, and what each is below: others could take hours to multiply."""
 _LFS_POINTER = b"version https://git-lfs"
 _BITS = {
     "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,
@@ -112,7 +114,9 @@ def _whole_numbers(value: object) -> tuple[int, ...] | None:
     if not isinstance(value, list):
         return None
     items = cast("list[object]", value)
-    if not all(type(item) is int and item >= 0 for item in items):
+    if len(items) > _MOST_NUMBERS:
+        return None
+    if not all(type(item) is int and 0 <= item < _LARGEST for item in items):
         return None
     return tuple(cast("list[int]", items))
 

@@ -5,21 +5,32 @@ template. The size of the result is known from the operands; so it is checked fi
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
+from string import Formatter
 from typing import Any
 
 from adapters.text.budget import Budget
 from adapters.text.errors import TemplateOverrun
 from adapters.text.written_length import written_length
 
-__all__ = ["bounded_filter", "check_call", "check_format", "check_operator"]
+__all__ = [
+    "bounded_filter",
+    "check_call",
+    "check_format",
+    "check_operator",
+    "counted_rounds",
+]
 
 _INT_BITS = 100_000
 """Integers beyond this take seconds to multiply."""
 _WRITES = frozenset({"string", "tojson", "pprint", "urlencode", "xmlattr", "escape", "e"})
 """Filters that write a value which is no text as one."""
-_NUMBER = re.compile(r"\d{6,}")
+_COMPARES = frozenset({"sort", "unique", "min", "max", "groupby", "dictsort", "sum"})
+"""Filters that look into the values of a list."""
+_WIDTH = re.compile(r"[%).][ 0+#_^-]*(\d+)")
+"""Where a number is a width or a precision of ``%``, and not part of the text."""
+_DIGITS = re.compile(r"\d+")
 
 
 def check_operator(budget: Budget, operator: str, left: Any, right: Any) -> None:
@@ -43,7 +54,8 @@ def check_operator(budget: Budget, operator: str, left: Any, right: Any) -> None
 
 def _check_repetition(budget: Budget, value: Any, times: Any) -> None:
     if isinstance(times, int):
-        budget.check_size(_length(value) * max(0, times))
+        size = _length(value) if isinstance(value, str | bytes) else written_length(value)
+        budget.check_size(size * max(0, times))
 
 
 def _length(value: Any) -> int:
@@ -57,12 +69,30 @@ def check_format(budget: Budget, text: str | bytes, values: Any) -> None:
         TemplateOverrun: there is one.
     """
     shown = text if isinstance(text, str) else text.decode("latin-1")
-    for number in _NUMBER.findall(shown):
-        budget.check_size(int(number[:20]))
-    if "*" in shown or "{" in shown:
-        _check_integers(budget, values)
+    widths = _sum(_WIDTH.findall(shown))
+    if "*" in shown:
+        widths += sum(abs(value) for value in values if isinstance(value, int))
+    _check_written(budget, widths, shown.count("%"), shown, values)
+
+
+def _check_braces(budget: Budget, text: str, values: Any) -> None:
+    """The same for ``str.format``."""
+    widths = fields = 0
+    for _, name, form, _ in Formatter().parse(text):
+        if form and "{" in form:
+            raise TemplateOverrun(why="the template formats with a width that is a value")
+        fields += name is not None
+        widths += _sum(_DIGITS.findall(form or ""))
+    _check_written(budget, widths, fields, text, values)
+
+
+def _check_written(budget: Budget, widths: int, fields: int, text: str, values: Any) -> None:
     longest = max((written_length(value) for value in values), default=0)
-    budget.check_size(len(text) + longest * (shown.count("%") + shown.count("{")))
+    budget.check_size(len(text) + widths + longest * fields)
+
+
+def _sum(numbers: Iterable[str]) -> int:
+    return sum(int(number[:20]) for number in numbers)
 
 
 def check_call(budget: Budget, function: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
@@ -79,9 +109,11 @@ def check_call(budget: Budget, function: Any, args: Any, kwargs: Mapping[str, An
     _check_integers(budget, args)
     _check_integers(budget, kwargs.values())
     if isinstance(value, str | bytes):
-        if name in ("format", "format_map"):
-            check_format(budget, value, (*args, *kwargs.values()))
+        if isinstance(value, str) and name in ("format", "format_map"):
+            _check_braces(budget, value, (*args, *kwargs.values()))
         _check_text(budget, name, value, args)
+    elif isinstance(value, list | tuple) and name in ("index", "count"):
+        budget.check_extent(written_length(value))  # pyright: ignore[reportUnknownArgumentType]  # of whatever
 
 
 def _check_text(budget: Budget, name: str, text: Any, args: Any) -> None:
@@ -116,8 +148,11 @@ def bounded_filter(
         value, *rest = (*args[skipped:], None)
         given = [*rest[:-1], *kwargs.values()] if rest else []
         _check_integers(budget, given)
-        if name in _WRITES:
-            budget.check_size(written_length(value))
+        budget.check_extent(_length(value))
+        if name in _WRITES or name in _COMPARES:
+            budget.check_extent(written_length(value))
+        if name == "sum" and any(isinstance(start, list | tuple) for start in given):
+            raise TemplateOverrun(why="the template adds up lists, which may take hours")
         if isinstance(value, str):
             if name == "format":
                 check_format(budget, value, given)
@@ -127,6 +162,13 @@ def bounded_filter(
             _check_text(budget, name, separator, [value])
         result: Any = function(*args, **kwargs)
         budget.check_size(_length(result))
-        return result
+        return counted_rounds(result, budget) if isinstance(result, Iterator) else result  # pyright: ignore[reportUnknownArgumentType]  # of whatever
 
     return bounded
+
+
+def counted_rounds(values: Iterable[Any], budget: Budget) -> Iterator[Any]:
+    """The values, each a step."""
+    for value in values:
+        budget.step()
+        yield value

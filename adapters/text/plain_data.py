@@ -25,10 +25,16 @@ def plain(value: object) -> Any:
         return float.__float__(value)
     if isinstance(value, Mapping):
         entries = cast("Mapping[object, object]", value)
-        return {plain(key): plain(entry) for key, entry in entries.items()}
+        return {_name(key): plain(entry) for key, entry in entries.items()}
     if isinstance(value, list | tuple):
         return [plain(entry) for entry in cast("list[object]", value)]
     return f"<{type(value).__name__}>"
+
+
+def _name(key: object) -> Any:
+    """A key; neither lists nor mappings can be one, which is what others would become."""
+    known = key is None or isinstance(key, str | int | float)
+    return plain(key) if known else f"<{type(key).__name__}>"
 
 
 def plain_message(message: Mapping[str, object]) -> dict[str, Any]:

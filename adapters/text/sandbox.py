@@ -19,9 +19,16 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
+from jinja2.visitor import NodeTransformer
 
 from adapters.text.budget import Budget
-from adapters.text.growth import bounded_filter, check_call, check_format, check_operator
+from adapters.text.growth import (
+    bounded_filter,
+    check_call,
+    check_format,
+    check_operator,
+    counted_rounds,
+)
 from adapters.text.written_length import written_length
 
 __all__ = ["RefusedByTemplate", "TemplateEnvironment", "budget_of_rendering"]
@@ -30,6 +37,9 @@ budget_of_rendering: ContextVar[Budget] = ContextVar("budget_of_rendering")
 """Set while a template runs; there is none while it is compiled, so nothing is computed then."""
 _ROUNDS = "counted_rounds"
 _WRITTEN = "counted_output"
+_MEASURED = "measured_parts"
+_WITHOUT_BOUND = frozenset({"encode", "decode", "translate"})
+"""Methods of texts that may take hours, or all memory, whatever they are given."""
 
 
 class RefusedByTemplate(TemplateError):
@@ -87,6 +97,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             filters[name] = bounded_filter(name, function, budget_of_rendering.get)
         filters[_ROUNDS] = _counted_rounds
         filters[_WRITTEN] = _counted_output
+        filters[_MEASURED] = _measured_parts
         names = cast("dict[str, Callable[..., Any]]", self.globals)
         names["raise_exception"] = _raise_exception
         names["strftime_now"] = _strftime_now
@@ -96,7 +107,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             names.pop(name, None)  # for writers of pages; a chat has no use for them
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        tree = super()._parse(source, name, filename)
+        tree = cast("nodes.Template", _Measuring().visit(super()._parse(source, name, filename)))
         for loop in tree.find_all(nodes.For):
             loop.iter = _through(_ROUNDS, loop.iter)
         for output in tree.find_all(nodes.Output):
@@ -105,6 +116,12 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             joined.nodes = [_through(_WRITTEN, part) for part in joined.nodes]
         tree.set_environment(self)
         return tree
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Whether a template may read an attribute."""
+        if isinstance(obj, str | bytes) and attr in _WITHOUT_BOUND:
+            return False
+        return super().is_safe_attribute(obj, attr, value)
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805  # a template may pass any other name
         """Count every call, and look at its arguments."""
@@ -119,6 +136,31 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
 
+class _Measuring(NodeTransformer):
+    """Measures what a template puts together, and what it compares.
+
+    A list that holds another one twice, and so on, has few parts and endless text. Python compares,
+    hashes and shows it without end, or overflows its stack.
+    """
+
+    def visit_List(self, node: nodes.List) -> nodes.Node:  # noqa: N802  # Jinja's name
+        return _through(_MEASURED, self.generic_visit(node))
+
+    def visit_Dict(self, node: nodes.Dict) -> nodes.Node:  # noqa: N802
+        return _through(_MEASURED, self.generic_visit(node))
+
+    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:  # noqa: N802
+        found = self.generic_visit(node)
+        return _through(_MEASURED, found) if node.ctx == "load" else found
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        node.expr = _through(_MEASURED, node.expr)
+        for operand in node.ops:
+            operand.expr = _through(_MEASURED, operand.expr)
+        return node
+
+
 def _through(name: str, value: nodes.Node) -> nodes.Filter:
     return nodes.Filter(cast("nodes.Expr", value), name, [], [], None, None, lineno=value.lineno)
 
@@ -131,10 +173,12 @@ def _as_expression(part: nodes.Node) -> nodes.Node:
 
 
 def _counted_rounds(values: Iterable[Any]) -> Iterator[Any]:
-    budget = budget_of_rendering.get()
-    for value in values:
-        budget.step()
-        yield value
+    return counted_rounds(values, budget_of_rendering.get())
+
+
+def _measured_parts(value: Any) -> Any:
+    budget_of_rendering.get().check_extent(written_length(value))
+    return value
 
 
 def _counted_output(value: Any) -> Any:

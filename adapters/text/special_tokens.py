@@ -21,6 +21,8 @@ _NAMES = (
     "cls_token",
     "mask_token",
 )
+_DIGITS = 20
+"""Fewer are in every id."""
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 
@@ -67,7 +69,7 @@ def _numbered(path: Path, value: object) -> list[AddedToken]:
     if not isinstance(value, dict):
         raise _unreadable(path, "added_tokens_decoder", value)
     entries = cast("dict[str, object]", value)
-    if not all(number.isdecimal() for number in entries):
+    if not all(number.isdecimal() and len(number) < _DIGITS for number in entries):
         raise _unreadable(path, "added_tokens_decoder", list(entries)[:5])
     return [
         _token(path, "added_tokens_decoder", entries[number], special=False)

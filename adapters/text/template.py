@@ -51,14 +51,18 @@ class ChatTemplate:
             ChatTemplateError: it refuses these messages, or fails on them.
             TemplateOverrun: it ran too long or wrote too much.
         """
-        context: dict[str, Any] = {
-            **self.special_tokens,
-            **plain(variables or {}),
-            "messages": [plain_message(message) for message in messages],
-            "tools": None if tools is None else plain(tools),
-            "documents": None,
-            "add_generation_prompt": add_generation_prompt,
-        }
+        try:
+            context: dict[str, Any] = {
+                **self.special_tokens,
+                **plain(variables or {}),
+                "messages": [plain_message(message) for message in messages],
+                "tools": None if tools is None else plain(tools),
+                "documents": None,
+                "add_generation_prompt": add_generation_prompt,
+            }
+        except RecursionError as error:
+            why = "they hold themselves, or lists in lists in lists without end"
+            raise ChatTemplateError(why=why) from error
         compiled = self._compile()
         token = budget_of_rendering.set(Budget(self.limits))
         try:

@@ -20,7 +20,7 @@ from kernel.errors import NotEnoughMemory, ValidationError
 from kernel.loading import OnProgress, no_progress
 from kernel.step import OpenedDevice
 
-__all__ = ["open_torch"]
+__all__ = ["named_device", "open_torch"]
 
 
 def open_torch(
@@ -109,11 +109,20 @@ def _check_room(needed: int, device: torch.device) -> None:
         )
 
 
-def _usable(name: str) -> torch.device:
+def named_device(name: str) -> torch.device:
+    """A device by its name, whether it is here or not.
+
+    Raises:
+        ValidationError: there are no such devices.
+    """
     try:
-        device = torch.device(name)
+        return torch.device(name)
     except RuntimeError as error:
         raise ValidationError(parameter="device", value=name, why=str(error)) from error
+
+
+def _usable(name: str) -> torch.device:
+    device = named_device(name)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValidationError(
             parameter="device", value=name, why="torch finds no CUDA device here; use 'cpu'"

@@ -10,6 +10,7 @@ from adapters.models.errors import ModelFileMissing
 from adapters.models.loader import Asked
 from adapters.models.precision import Precision
 from adapters.models.registry import check_model, outline_model
+from adapters.torch_device.factory import named_device
 from adapters.torch_device.free_memory import free_memory
 from adapters.torch_device.memory import device_memory, model_spec, step_bytes
 from adapters.torch_device.precision import choose_precision, stored_dtype
@@ -46,7 +47,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         NotEnoughMemory: one turn doesn't fit, or what was asked for doesn't.
         ValidationError: a value is wrong or contradicts the model.
     """
-    device = torch.device(config.device)
+    device = named_device(config.device)
     with open_source(config.model) as source:
         precision = choose_precision(
             config.dtype,

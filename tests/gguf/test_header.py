@@ -24,7 +24,14 @@ from adapters.models.gguf.header import read_header
 from adapters.models.gguf.reader import find_gguf, open_gguf
 
 
-def write(path: Path, *, architecture: str = "llama", without: str = "", **more: int | str) -> Path:
+def write(
+    path: Path,
+    *,
+    architecture: str = "llama",
+    without: str = "",
+    queries: bool = False,
+    **more: int | str,
+) -> Path:
     writer = gguf.GGUFWriter(path, architecture)
     sizes = {"block_count": 1, "embedding_length": 8, "context_length": 32}
     sizes |= {"feed_forward_length": 8, "attention.head_count": 2}
@@ -39,6 +46,8 @@ def write(path: Path, *, architecture: str = "llama", without: str = "", **more:
         else:
             writer.add_uint32(name, added)
     writer.add_tensor("token_embd.weight", np.arange(32, dtype=np.float32).reshape(4, 8))
+    if queries:
+        writer.add_tensor("blk.0.attn_q.weight", np.zeros((8, 8), dtype=np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -91,6 +100,8 @@ def with_tensor(path: Path, dimensions: tuple[int, ...], kind: int, count: int =
         ((256,), 15, UnsupportedQuantization, "t is quantised as Q8_K"),
         ((33,), 8, DamagedWeights, "rows of t have 33 numbers"),
         ((1, 1, 1, 1, 1), 0, DamagedWeights, "t has 5 dimensions"),
+        ((), 8, DamagedWeights, "rows of t have 1 numbers"),
+        ((0, 1 << 62), 0, DamagedWeights, "t .* has no numbers"),
     ],
 )
 def test_a_tensor_that_cannot_be_read_is_named(
@@ -100,6 +111,39 @@ def test_a_tensor_that_cannot_be_read_is_named(
 
     with path.open("rb") as file, pytest.raises(error, match=said):
         read_header(file, path)
+
+
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    """Which of them is meant is nobody's guess."""
+    entry = struct.pack("<Q", 1) + b"k" + struct.pack("<II", 4, 7)
+    path = tmp_path / "odd.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 2) + entry * 2 + bytes(64))
+
+    with path.open("rb") as file, pytest.raises(DamagedWeights, match="says k twice"):
+        read_header(file, path)
+
+
+@pytest.mark.parametrize("count", [0, 2, 1 << 31])
+def test_a_number_of_blocks_that_no_tensors_back_is_refused(tmp_path: Path, count: int) -> None:
+    """It would be counted up to."""
+    path = write(tmp_path / "model.gguf", without="block_count", llama__block_count=count)
+
+    with pytest.raises(MetadataMissing, match="block_count must be from 1 to 1, the number of"):
+        open_gguf(path)
+
+
+def test_more_further_blocks_than_blocks_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(MetadataMissing, match="nextn_predict_layers must be less than 1"):
+        open_gguf(write(tmp_path / "model.gguf", llama__nextn_predict_layers=1))
+
+
+def test_sizes_that_tensors_contradict_are_damage_and_the_file_is_closed(tmp_path: Path) -> None:
+    """Five heads can't share eight rows; no table of an architecture looks at every shape."""
+    path = tmp_path / "model.gguf"
+    write(path, without="attention.head_count", llama__attention__head_count=5, queries=True)
+
+    with pytest.raises(DamagedWeights, match="metadata and its tensors don't fit together"):
+        open_gguf(path)
 
 
 def test_two_tensors_of_one_name_are_refused(tmp_path: Path) -> None:

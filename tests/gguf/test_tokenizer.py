@@ -131,6 +131,15 @@ def test_a_text_begins_with_bos_where_the_metadata_or_the_kind_says_so() -> None
     assert llama.encode("a").ids == [0, *llama.encode("a", add_special_tokens=False).ids]
 
 
+def test_a_beginning_of_sequence_may_have_any_name() -> None:
+    """The library's templates give spaces and colons a meaning of their own."""
+    values: dict[str, Value] = {"model": "gpt2", "pre": "gpt-2", "tokens": ("a", "<the start:1>")}
+    values |= {"token_type": (1, 3), "bos_token_id": 1, "add_bos_token": True}
+    made = build_tokenizer(read_vocabulary(metadata_of(**values)))
+
+    assert made.encode("a").ids == [1, 0]
+
+
 PIECES = ["<unk>", "<s>", "</s>", *(f"<0x{value:02X}>" for value in range(256))]
 WORDS = [
     "\u2581",
@@ -216,6 +225,8 @@ def test_sentence_piece_without_a_space_before_the_text() -> None:
             {"model": "gpt2", "pre": "gpt-2", "tokens": ("a",), "merges": ("a b",)},
             "isn't whole",
         ),
+        ({"model": "llama", "tokens": ("a" * 1001,)}, "isn't whole: token 0 has 1001"),
+        ({"model": "llama", "tokens": (1, 2)}, "isn't whole"),
     ],
 )
 def test_a_tokenizer_that_cannot_be_built_is_said(values: dict[str, Value], said: str) -> None:

@@ -25,6 +25,8 @@ WRONG: list[tuple[Read, object, str]] = [
     (lambda c: c.number("key"), 0, "key must be a number above 0, not 0"),
     (lambda c: c.number("key"), float("inf"), "key must be a number above 0, not inf"),
     (lambda c: c.number("key"), float("nan"), "key must be a number above 0, not nan"),
+    (lambda c: c.number("key"), 10**400, "key must be a number above 0, not 1000"),
+    (lambda c: c.numbers("key"), [10**400], "key must be a list of numbers"),
     (lambda c: c.boolean("key"), 1, "key must be true or false, not 1"),
     (lambda c: c.text("key"), 1, "key must be a text, not 1"),
     (lambda c: c.choice("key", {"a": 1, "b": 2}), "c", "key must be one of a, b, not 'c'"),
@@ -110,6 +112,7 @@ def test_an_error_in_a_part_says_which_part() -> None:
     [
         (b"{", "isn't JSON"),
         (b"[]", "must hold an object"),
+        (b"[" * 100_000, "isn't JSON"),
         (b"\xff\xfe{", "isn't UTF-8 text"),
         (None, "is no model: can't read config.json"),
     ],

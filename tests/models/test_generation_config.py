@@ -16,8 +16,10 @@ from adapters.models.generation_config import (
     UnservedKeys,
     read_generation_config,
 )
+from adapters.torch_device.factory import open_torch
 from kernel import Engine, EngineConfig, SamplingParams, ValidationError
 from kernel.step import ModelSpec
+from tests.models.tiny import make_directory
 
 VOCABULARY = 100
 
@@ -142,6 +144,8 @@ def test_a_key_that_is_not_served_is_silent_where_it_changes_nothing(tmp_path: P
         ({"eos_token_id": [1, True]}, "eos_token_id must be"),
         ({"eos_token_id": -1}, "eos_token_id must be"),
         ({"eos_token_id": [1, 100]}, r"eos_token_id must be token ids below 100.*\[1, 100\]"),
+        ({"bad_words_ids": [[1], [2, 100]]}, "name 100, and token ids are below 100"),
+        ({"suppress_tokens": [100]}, "name 100, and token ids are below 100"),
     ],
 )
 def test_a_served_key_with_a_bad_value_is_an_error_that_names_key_and_value(
@@ -151,7 +155,7 @@ def test_a_served_key_with_a_bad_value_is_an_error_that_names_key_and_value(
         read(tmp_path, values)
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", "null"])
+@pytest.mark.parametrize("text", ["{", "[1]", "null", "[" * 100_000])
 def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match=r"generation_config\.json.*mend it or delete it"):
         read(tmp_path, text=text)
@@ -162,6 +166,17 @@ def test_a_file_that_is_no_text_is_an_error_that_names_it(tmp_path: Path) -> Non
 
     with pytest.raises(ConfigError, match=r"generation_config\.json can't be read"):
         read_generation_config(tmp_path, vocab_size=VOCABULARY)
+
+
+def test_an_end_of_config_json_beyond_the_vocabulary_is_refused_too(tmp_path: Path) -> None:
+    """Else a request with ``min_tokens`` would fail its whole step on the device."""
+    model = make_directory(tmp_path)
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    config["eos_token_id"] = config["vocab_size"]
+    (model / "config.json").write_text(json.dumps(config), encoding="utf-8")
+
+    with pytest.raises(ConfigError, match="eos_token_id must be token ids below"):
+        open_torch(model=str(model), device="cpu", dtype="auto")
 
 
 def test_ends_of_sequence_of_all_files_are_joined_the_models_own_first() -> None:

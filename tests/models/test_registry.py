@@ -141,6 +141,7 @@ assert "torch._dynamo" not in sys.modules
 """
 
 
+@pytest.mark.timeout(90)  # another process, which imports torch
 def test_checking_a_model_does_not_import_torchs_compiler() -> None:
     """An exponential or a joining of meta tensors does, which takes seconds at every start."""
     text = json.dumps([model.config for model in PUBLISHED.values()])

@@ -145,6 +145,8 @@ HEADERS: dict[str, tuple[object, str]] = {
     "the same name twice": (TWICE, "names a twice"),
     "without a shape": ({"a": {"dtype": "F32", "data_offsets": [0, 8]}}, "sensible of a"),
     "a negative shape": ({"a": entry(shape=(-2,))}, "sensible of a"),
+    "a shape of a thousand dimensions": ({"a": entry(shape=(1,) * 1000)}, "sensible of a"),
+    "a shape beyond 63 bits": ({"a": entry(shape=(0, 1 << 63), offsets=(0, 0))}, "sensible of a"),
     "a boolean in a shape": ({"a": entry(shape=(True,))}, "sensible of a"),
     "three offsets": ({"a": entry(offsets=(0, 4, 8))}, "sensible of a"),
     "an unknown type": ({"a": entry(dtype="Q9")}, "'Q9'"),

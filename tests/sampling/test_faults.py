@@ -23,6 +23,24 @@ def leaves(_generated: list[int], _logits: Tensor) -> Tensor:
     raise SystemExit(3)
 
 
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise LookupError("no words")
+
+
+def says_nothing(_generated: list[int], _logits: Tensor) -> Tensor:
+    raise Speechless
+
+
+def babbles(_generated: list[int], _logits: Tensor) -> Tensor:
+    raise LookupError("x" * 9000)
+
+
+def blames_itself(_generated: list[int], _logits: Tensor) -> Tensor:
+    error = LookupError("planted")
+    raise error from error
+
+
 def forgets(_generated: list[int], logits: Tensor) -> None:
     logits[0] = 1
 
@@ -76,6 +94,9 @@ class Undecided(Broken):
 FAULTS: list[tuple[RowSampling, str]] = [
     (with_processor(raises), "raises raised LookupError: planted"),
     (with_processor(leaves), "leaves raised SystemExit: 3"),
+    (with_processor(says_nothing), "says_nothing raised Speechless, which can't say why"),
+    (with_processor(babbles), r"babbles raised LookupError: x{387} \.\.\."),
+    (with_processor(blames_itself), "blames_itself raised LookupError: planted"),
     (with_processor(forgets), "forgets returned NoneType instead of the logits"),
     (with_processor(shortens), r"shortens returned logits of shape \(19,\) instead of \(20,\)"),
     (with_processor(divides), "divides returned logits that are no numbers, or infinitely high"),
@@ -113,8 +134,14 @@ def test_the_error_says_where_it_was_raised_and_keeps_no_tensor_alive() -> None:
         kept.append(weakref.ref(logits))
         try:
             raise KeyError("inner")
-        except KeyError as error:
-            raise LookupError("outer") from error
+        except KeyError:
+            raise ExceptionGroup("outer", [part(logits), part(logits)]) from part(logits)
+
+    def part(_logits: Tensor) -> LookupError:
+        try:
+            raise LookupError("part")
+        except LookupError as error:
+            return error
 
     logits = random_logits(1, 20, 2)
     kept.append(weakref.ref(logits))
@@ -123,6 +150,6 @@ def test_the_error_says_where_it_was_raised_and_keeps_no_tensor_alive() -> None:
     gc.collect()
 
     assert isinstance(outcome, RowFault)
-    assert isinstance(outcome.error, LookupError)
+    assert outcome.error is not None
     assert 'raise KeyError("inner")' in "".join(outcome.error.__notes__)
     assert [ref() for ref in kept] == [None, None]

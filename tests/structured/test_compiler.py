@@ -94,14 +94,22 @@ def byte_fallback() -> Tokenizer:
     return made
 
 
+def added_behind() -> Tokenizer:
+    """As Llama 3's: special tokens have ids behind the model's vocabulary, and are none of it."""
+    made = byte_level([], special=False)
+    add_special(made, ["<begin>", "<end>"])
+    return made
+
+
 @pytest.mark.parametrize(
     "make",
     [
         lambda: byte_level(["<end>"], special=True),
         lambda: byte_level(["<end>"], special=False),
         byte_fallback,
+        added_behind,
     ],
-    ids=["special", "as text", "byte fallback"],
+    ids=["special", "as text", "byte fallback", "added"],
 )
 def test_an_end_of_sequence_is_no_text_whatever_the_tokenizer_says(
     make: Callable[[], Tokenizer],
@@ -118,8 +126,11 @@ def test_an_end_of_sequence_is_no_text_whatever_the_tokenizer_says(
     one = library.token_to_id("1")
     assert one is not None
 
+    found = allowed(constraint, [one], size)
+
     assert end not in allowed(constraint, [], size)
-    assert end in allowed(constraint, [one], size)
+    assert end in found
+    assert all(library.decode([token]) for token in found if token != end)
 
 
 def test_a_special_token_that_a_grammar_names_is_drawn_in_its_place() -> None:

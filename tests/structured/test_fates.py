@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 
 import anyio
-import attrs
 import pytest
 
 from adapters.torch_device import open_torch
@@ -19,7 +18,9 @@ from kernel.step import (
     StepReport,
     WorkerContext,
 )
-from tests.structured.test_engine import FORMS, ONE_LOOP, PROMPT, SMALL, check, params
+from tests.structured.test_engine import EXACT, FORMS, ONE_LOOP, PROMPT, SMALL, check, params
+
+pytestmark = pytest.mark.timeout(90)
 
 LONG = StructuredOutputs(regex="[a-z]+( [a-z]+)*\\.")
 
@@ -44,7 +45,7 @@ async def test_a_turn_that_is_cut_leaves_nothing_to_the_next() -> None:
 @ONE_LOOP
 async def test_a_cut_turn_and_its_next_are_those_of_a_session_that_was_never_cut() -> None:
     """The tokens kept are the turn's first, and the next turn depends on the log alone."""
-    async with Engine.open(attrs.evolve(SMALL, dtype="float64")) as engine:
+    async with Engine.open(EXACT) as engine:
         async with engine.session() as session:
             async with session.turn(PROMPT, params(FORMS["json"])) as turn:
                 whole = await turn.wait()
@@ -99,7 +100,7 @@ async def test_turns_that_are_preempted_midway_draw_what_they_would_have_drawn_a
 
 async def test_a_fork_and_its_parent_draw_their_own_outputs() -> None:
     """Forked in the midst of a turn: the child begins where the parent stood before it."""
-    async with Engine.open(SMALL) as engine, engine.session() as parent:
+    async with Engine.open(EXACT) as engine, engine.session() as parent:
         async with parent.turn(PROMPT, params(None, max_tokens=4)) as turn:
             await turn.wait()
         async with parent.turn(" So", params(FORMS["json"])) as turn:

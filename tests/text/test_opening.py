@@ -137,6 +137,7 @@ def test_templates_without_a_default_are_named(directory: Path) -> None:
         ("tokenizer_config.json", {"eos_token": {"id": 5}}),
         ("tokenizer_config.json", {"added_tokens_decoder": []}),
         ("tokenizer_config.json", {"added_tokens_decoder": {"x": "a"}}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"9" * 5000: "a"}}),
         ("tokenizer_config.json", {"additional_special_tokens": "a"}),
         ("tokenizer_config.json", {"chat_template": 5}),
         ("tokenizer_config.json", {"chat_template": [{"name": "a"}]}),

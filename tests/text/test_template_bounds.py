@@ -35,6 +35,8 @@ def render(source: str, *messages: dict[str, object], limits: TemplateLimits = T
         "{{ messages.append(1) }}",
         "{{ messages[0].update(role='system') }}",
         "{{ dict.fromkeys([1]).x }}",
+        "{{ '\u00fc\u0101'.encode('punycode') }}",
+        "{{ 'a'.translate({97: 'b'}) }}",
         "{{ cycler('a').x }}",
         "{% include '/etc/passwd' %}",
         "{% import 'os' as os %}",
@@ -108,6 +110,12 @@ def test_a_text_that_grows_is_stopped(expression: str) -> None:
         "{{ 'a\tb'.expandtabs(10**9) }}",
         "{{ (5).to_bytes(10**9, 'big') }}",
         "{{ strftime_now('%1000000000Y') }}",
+        "{{ ('%9999d' * 11) % ((1,) * 11) }}",
+        "{{ ('%*d' * 2) % (60000, 1, 60000, 1) }}",
+        "{{ ('{:9999}' * 11).format(*([1] * 11)) }}",
+        "{{ '{:{}}'.format(1, '9') }}",
+        "{{ [['a'] * 9] | sum(start=[]) }}",
+        "{{ range(30000) | list | select | select | list }}",
         "{{ 9 ** 999999 }}",
         "{{ [1] | batch(10**9, 'x') | list }}",
         LOOP.replace("BODY", "{% set ns.s = [ns.s, ns.s] %}") + "{{ ns.s }}",
@@ -129,12 +137,66 @@ def test_a_value_that_would_fill_the_memory_is_not_made(source: str) -> None:
     assert time.monotonic() - start < 5
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        "ns.s == ns.t",
+        "{ns.s: 1}",
+        "[ns.s, ns.t] | sort",
+        "[ns.s].index(ns.t)",
+        "raise_exception(ns.s)",
+    ],
+)
+def test_lists_in_lists_without_end_are_not_put_together(use: str) -> None:
+    """To compare or show them, Python would take hours at once, or overflow its stack."""
+    twice = LOOP.replace("BODY", "{% set ns.s = (ns.s, ns.s) %}{% set ns.t = (ns.t, ns.t) %}")
+    deep = "{% set ns = namespace(s=()) %}{% for i in range(9999) %}BODY{% endfor %}"
+    deep = deep.replace("BODY", "{% set ns.s = (ns.s,) %}")
+    for source in (twice.replace("s='a'", "s='a', t='a'"), deep):
+        with pytest.raises(TemplateOverrun):
+            render(f"{source}{{{{ {use} }}}}")
+
+
+def test_large_values_together_are_bounded() -> None:
+    """Each may be made; to keep them all takes all memory."""
+    body = "{% set ns.l = ns.l + ['a' * 99000] %}"
+    source = "{% set ns = namespace(l=[]) %}{% for i in range(999) %}BODY{% endfor %}"
+    with pytest.raises(TemplateOverrun, match="100000 characters"):
+        render(source.replace("BODY", body))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["{{ 'Until 20991231: %s' % 1 }}", "{{ 'Until 20991231, {{{}}}'.format(1) }}"],
+)
+def test_a_date_is_no_width(source: str) -> None:
+    assert "20991231" in render(source)
+
+
+def test_messages_that_hold_themselves_are_refused() -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    with pytest.raises(ChatTemplateError, match="hold themselves"):
+        render("{{ 1 }}", said("user", endless))
+
+
+def test_a_key_that_is_no_text_is_shown_by_its_type() -> None:
+    assert "<tuple>" in render("{{ messages[0].content }}", said("user", {(1, 2): 3}))
+
+
 def test_a_long_conversation_is_no_overrun() -> None:
     """The bounds are far above what conversations need."""
     messages = [said(("user", "assistant")[n % 2], "word " * 100) for n in range(2000)]
     source = "{% for m in messages %}{{ m.role ~ m.content | trim }}{% endfor %}"
 
     assert len(render(source, *messages, limits=TemplateLimits())) > 1_000_000
+
+
+def test_a_long_message_may_be_looked_at_often() -> None:
+    messages = [said("user", "a" * 1_000_000), said("user", "hi"), said("user", "b" * 1_000_000)]
+    source = "{% for _ in range(700) %}{{ messages[0] == messages[2] }}{% endfor %}"
+
+    assert "False" in render(source, *messages, limits=TemplateLimits(seconds=20))
 
 
 def test_a_callers_object_is_shown_as_its_name() -> None:

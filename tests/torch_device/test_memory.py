@@ -17,7 +17,7 @@ from adapters.torch_device.free_memory import free_memory
 from adapters.torch_device.memory import step_bytes
 from adapters.torch_device.planning import plan_model
 from adapters.torch_device.precision import choose_precision
-from kernel import Engine, EngineConfig, NotEnoughMemory
+from kernel import Engine, EngineConfig, NotEnoughMemory, ValidationError
 from tests.models.tiny import config_of, make_directory
 
 CPU = torch.device("cpu")
@@ -169,6 +169,11 @@ async def test_an_engine_that_can_not_hold_one_turn_does_not_open(anyio_backend:
             raise AssertionError("it opened")
 
     assert str(opened.value) == str(planned.value)
+
+
+def test_a_plan_for_a_device_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(ValidationError, match="device='abacus' is refused"):
+        plan_model(EngineConfig(device="abacus", memory_bytes="1GiB"))
 
 
 def test_weights_that_are_larger_than_the_memory_are_not_read(

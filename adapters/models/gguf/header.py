@@ -5,7 +5,7 @@ value; for each tensor its name, dimensions (fastest first), number type and off
 Every length is checked against the file before it is believed.
 """
 
-import mmap
+import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -82,30 +82,37 @@ def read_header(file: BinaryIO, path: Path) -> Header:
         AmbiguousTensor: two tensors have the same name.
     """
     kinds = number_types()
-    try:
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:
-        raise DamagedWeights(f"{path} can't be read: {error}") from error
-    with data:
-        cursor = _Cursor(data, path)
-        tensor_count, key_count = _opening(cursor)
-        metadata = {cursor.text(): cursor.value() for _ in range(key_count)}
-        tensors = dict[str, Placed]()
-        for _ in range(tensor_count):
-            name, placed = _tensor(cursor, kinds)
-            if name in tensors:
-                raise AmbiguousTensor(f"{path} holds {name} twice; convert the model again")
-            tensors[name] = placed
-        alignment = metadata.get(_ALIGNMENT, 32)
-        if not isinstance(alignment, int) or alignment < 1:
-            raise DamagedWeights(f"{path}: {_ALIGNMENT} is {alignment!r}, not a number of bytes")
-        first = -(-cursor.at // alignment) * alignment
-        moved = {
-            name: attrs.evolve(placed, begin=first + placed.begin)
-            for name, placed in tensors.items()
-        }
-        _check_ends(moved, len(data), path)
+    # Not mapped: a map of a file that is cut meanwhile kills the process.
+    size = os.fstat(file.fileno()).st_size
+    file.seek(0)
+    cursor = _Cursor(file, path, size)
+    tensor_count, key_count = _opening(cursor)
+    metadata = _metadata(cursor, key_count)
+    tensors = dict[str, Placed]()
+    for _ in range(tensor_count):
+        name, placed = _tensor(cursor, kinds)
+        if name in tensors:
+            raise AmbiguousTensor(f"{path} holds {name} twice; convert the model again")
+        tensors[name] = placed
+    alignment = metadata.get(_ALIGNMENT, 32)
+    if not isinstance(alignment, int) or alignment < 1:
+        raise DamagedWeights(f"{path}: {_ALIGNMENT} is {alignment!r}, not a number of bytes")
+    first = -(-cursor.at // alignment) * alignment
+    moved = {
+        name: attrs.evolve(placed, begin=first + placed.begin) for name, placed in tensors.items()
+    }
+    _check_ends(moved, size, path)
     return Header(metadata, moved)
+
+
+def _metadata(cursor: "_Cursor", count: int) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for _ in range(count):
+        key = cursor.text()
+        if key in found:
+            raise DamagedWeights(f"{cursor.path} says {key} twice; convert the model again")
+        found[key] = cursor.value()
+    return found
 
 
 def _opening(cursor: "_Cursor") -> tuple[int, int]:
@@ -136,9 +143,14 @@ def _tensor(cursor: "_Cursor", kinds: Mapping[int, NumberType]) -> tuple[str, Pl
             f"{cursor.path}: {name} is of number type {number}, which the installed gguf package"
             " doesn't know; a newer one may, or quantise the model in another way"
         )
-    if shape and shape[-1] % kind.block_numbers:
+    if 0 in shape:
         raise DamagedWeights(
-            f"{cursor.path}: rows of {name} have {shape[-1]} numbers, which isn't whole blocks of"
+            f"{cursor.path}: {name} {list(shape)} has no numbers; convert it again"
+        )
+    row = shape[-1] if shape else 1
+    if row % kind.block_numbers:
+        raise DamagedWeights(
+            f"{cursor.path}: rows of {name} have {row} numbers, which isn't whole blocks of"
             f" {kind.name}"
         )
     _check_undo(cursor.path, name, kind)
@@ -171,18 +183,20 @@ def _check_ends(tensors: Mapping[str, Placed], size: int, path: Path) -> None:
 class _Cursor:
     """Reads forward, and never beyond the end."""
 
-    data: mmap.mmap
+    file: BinaryIO
     path: Path
+    size: int
     at: int = 0
 
     def take(self, count: int) -> bytes:
         end = self.at + count
-        if end > len(self.data):
+        # Compared first: a length that is a lie must not be made room for.
+        taken = self.file.read(count) if end <= self.size else b""
+        if len(taken) != count:
             raise DamagedWeights(
                 f"{self.path} is cut short in its header: {count} bytes wanted at {self.at}, the"
-                f" file ends at {len(self.data)}; download it again"
+                f" file ends at {self.size}; download it again"
             )
-        taken = self.data[self.at : end]
         self.at = end
         return taken
 

@@ -27,12 +27,19 @@ class Metadata:
     @property
     def blocks(self) -> int:
         """All blocks, those that predict further tokens (multi-token prediction) included."""
-        return self.integer("block_count")
+        count, most = self.integer("block_count"), len(self.header.tensors)
+        if not 1 <= count <= most:
+            # Each has a tensor: a number that is a lie must not be counted up to.
+            raise self._wrong("block_count", count, f"from 1 to {most}, the number of tensors")
+        return count
 
     @property
     def layers(self) -> int:
         """The model's own layers."""
-        return self.blocks - self.integer("nextn_predict_layers", 0)
+        blocks, further = self.blocks, self.integer("nextn_predict_layers", 0)
+        if not 0 <= further < blocks:
+            raise self._wrong("nextn_predict_layers", further, f"less than {blocks}, all blocks")
+        return blocks - further
 
     def value(self, key: str) -> Value | None:
         """Any value by its whole key."""

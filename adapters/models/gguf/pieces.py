@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tokenizers import Tokenizer, decoders, models, normalizers, processors
 from tokenizers.decoders import Decoder
+from tokenizers.processors import PostProcessor
 
 from adapters.models.gguf.errors import UnsupportedVocabulary
 from adapters.models.gguf.pretokenizers import cut_of
@@ -13,6 +14,8 @@ __all__ = ["build_tokenizer"]
 
 _SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
 """What SentencePiece writes for a space."""
+_LONGEST = 1000
+"""Characters of a token; each is looked at in all ways of cutting it in two."""
 
 
 def build_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
@@ -30,16 +33,20 @@ def build_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
     try:
         tokenizer, adds_bos = make(vocabulary)
         tokenizer.add_tokens(vocabulary.added)  # pyright: ignore[reportUnknownMemberType]  # a bare list
+        bos = vocabulary.bos
+        if bos is not None and vocabulary.flag("add_bos_token", adds_bos):
+            tokenizer.post_processor = _begins_with(*bos)
+        return tokenizer
     except UnsupportedVocabulary:
         raise
     except Exception as error:  # the library raises bare Exception
         raise UnsupportedVocabulary(f"{where}: the tokenizer isn't whole: {error}") from error
-    bos = vocabulary.bos
-    if bos is not None and vocabulary.flag("add_bos_token", adds_bos):
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"{bos[0]} $A", pair=f"{bos[0]} $A {bos[0]} $B", special_tokens=[bos]
-        )
-    return tokenizer
+
+
+def _begins_with(token: str, number: int) -> PostProcessor:
+    # Under another name: a token may hold spaces and colons, which have a meaning in templates.
+    known = [{"id": "BOS", "ids": [number], "tokens": [token]}]
+    return processors.TemplateProcessing("BOS $A", "BOS $A BOS $B", known)
 
 
 def _byte_level(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
@@ -101,6 +108,8 @@ def _merges_of_scores(ids: Mapping[str, int], scores: Sequence[float]) -> list[t
     """
     found: list[tuple[float, int, str, str]] = []
     for token, number in ids.items():
+        if len(token) > _LONGEST:
+            raise ValueError(f"token {number} has {len(token)} characters")
         for at in range(1, len(token)):
             left, right = token[:at], token[at:]
             if left in ids and right in ids:

@@ -16,6 +16,7 @@ from adapters.models.gguf.header import Header, read_header
 from adapters.models.gguf.layout import Architecture, Recipe, Source, recipes
 from adapters.models.gguf.metadata import Metadata
 from adapters.models.gguf.store import GgufStore
+from kernel.errors import TenureError
 
 __all__ = ["SUFFIX", "GgufModel", "find_gguf", "known_architectures", "open_gguf"]
 
@@ -23,6 +24,8 @@ SUFFIX = ".gguf"
 _WHOLE_TYPES = {"F32": "float32", "F16": "float16"}
 _ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")
 _SPLIT = "split.count"
+_MISFITS = (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError)
+"""What sizes of zero and shapes that nobody could mean come to, where tables are worked out."""
 
 
 @attrs.frozen(eq=False)
@@ -60,7 +63,7 @@ def open_gguf(path: Path) -> GgufModel:
 
     Raises:
         GgufNotInstalled: the ``gguf`` package is missing.
-        DamagedWeights: it is no GGUF file, or cut short.
+        DamagedWeights: it is no GGUF file, or cut short, or what it says of itself doesn't fit.
         UnsupportedArchitecture: its architecture isn't read here.
         MetadataMissing: a key that the architecture needs isn't there, or is of a wrong type.
         UnsupportedQuantization: a tensor is quantised in a way that can't be undone.
@@ -70,15 +73,22 @@ def open_gguf(path: Path) -> GgufModel:
     except OSError as error:
         raise DamagedWeights(f"{path} can't be opened: {error.strerror}") from error
     try:
-        header = read_header(file, path)
-        metadata = Metadata(header, path.name, lambda name: _numbers(file, path, header, name))
-        architecture = _architecture(metadata)
-        config = ConfigReader(_config(metadata, architecture), where=f"{path.name} (metadata)")
-        made = recipes(architecture.layout(metadata), metadata)
-        return GgufModel(path, metadata, config, GgufStore(file, path, header.tensors, made))
-    except BaseException:
+        return _opened(file, path)
+    except BaseException as error:
         file.close()
-        raise
+        if isinstance(error, TenureError) or not isinstance(error, _MISFITS):
+            raise
+        why = f"its metadata and its tensors don't fit together ({error}); convert it again"
+        raise DamagedWeights(f"{path}: {why}") from error
+
+
+def _opened(file: BinaryIO, path: Path) -> GgufModel:
+    header = read_header(file, path)
+    metadata = Metadata(header, path.name, lambda name: _numbers(file, path, header, name))
+    architecture = _architecture(metadata)
+    config = ConfigReader(_config(metadata, architecture), where=f"{path.name} (metadata)")
+    made = recipes(architecture.layout(metadata), metadata)
+    return GgufModel(path, metadata, config, GgufStore(file, path, header.tensors, made))
 
 
 def _numbers(file: BinaryIO, path: Path, header: Header, name: str) -> list[float]:

@@ -46,9 +46,21 @@ def ranked(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
         values, ids = logits.sort(dim=-1, descending=True, stable=True)
         return values, ids
     values, ids = logits.topk(count + 1)
-    # topk leaves the order of equals open; they are rare enough to sort such a row whole.
-    tied = (values[:, 1:] == values[:, :-1]).any(-1).nonzero()[:, 0]
+    edge, next_ = values[:, count - 1 : count], values[:, count:]
+    ids = ids[:, :count]
+    # topk leaves open which of equals it takes. They are common: bfloat16 has few numbers, and
+    # what is banned is all alike; to sort such rows whole would take most of a step.
+    tied = (edge == next_).nonzero()[:, 0]
     if tied.shape[0]:
-        sorted_values, sorted_ids = logits[tied].sort(dim=-1, descending=True, stable=True)
-        values[tied], ids[tied] = sorted_values[:, : count + 1], sorted_ids[:, : count + 1]
-    return values[:, :count], ids[:, :count]
+        ids[tied] = _highest(logits[tied], edge[tied], count)
+    ids = ids.sort(dim=-1).values
+    values, order = logits.gather(1, ids).sort(dim=-1, descending=True, stable=True)
+    return values, ids.gather(1, order)
+
+
+def _highest(logits: Tensor, edge: Tensor, count: int) -> Tensor:
+    """Ids of the ``count`` highest of each row, of which ``edge`` [rows, 1] is the lowest."""
+    above, equal = ~(logits <= edge), logits == edge  # what is no number is above, as topk has it
+    wanted = count - above.sum(-1, keepdim=True)
+    kept = above | (equal & (equal.cumsum(-1, dtype=torch.int32) <= wanted))
+    return kept.nonzero()[:, 1].view(-1, count)

@@ -6,7 +6,7 @@ note: the frames themselves would keep the step's tensors alive for as long as t
 
 import traceback
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import attrs
 import torch
@@ -18,6 +18,8 @@ from kernel.step import RowFault, RowOutcome, RowSampling, RowScores
 __all__ = ["apply_constraint", "apply_processors", "mark_last"]
 
 _T = TypeVar("_T")
+_MOST_SAID = 400
+"""Characters of an error's own words that become part of ours."""
 
 
 class _Unusable(Exception):
@@ -35,10 +37,11 @@ def apply_processors(logits: Tensor, row: RowSampling) -> Tensor | RowFault:
     if rules is None:
         return logits
     generated = list(rules.known.generated(row.index))
-    current = logits.clone()
+    current = logits
     for processor in rules.processors:
         texts = [rules.known.prompt()] if processor.takes_prompt else []
-        arguments = (*texts, list(generated), current)
+        # A copy for each: what one returns may be its own to keep, and the next may change it.
+        arguments = (*texts, list(generated), current.clone())
         result = _guard(_name(processor), lambda: _usable(processor.call(*arguments), logits))  # noqa: B023  called at once
         if isinstance(result, RowFault):
             return result
@@ -77,17 +80,33 @@ def _guard(what: str, call: Callable[[], _T]) -> _T | RowFault:
     except _Unusable as error:
         return RowFault(f"{what} {error}")
     except BaseException as error:
-        return RowFault(f"{what} raised {type(error).__name__}: {error}", _detached(error))
+        return RowFault(f"{what} raised {_described(error)}", _detached(error))
+
+
+def _described(error: BaseException) -> str:
+    """Its type and its words; they aren't ours either, and may fail."""
+    try:
+        said = f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}, which can't say why"
+    # Some of torch's texts hold a whole registry; the error itself is there to be looked at.
+    return said if len(said) <= _MOST_SAID else said[:_MOST_SAID] + " ..."
 
 
 def _detached(error: BaseException) -> BaseException:
     """The error with its traceback as text, and no frames in its chain."""
     text = "".join(traceback.format_exception(error))
-    chained: BaseException | None = error
-    while chained is not None:
-        traceback.clear_frames(chained.__traceback__)
-        chained.__traceback__ = None
-        chained = chained.__cause__ or chained.__context__
+    found, chain = set[int](), [error]
+    while chain:
+        one = chain.pop()
+        if id(one) in found:  # an error may be its own cause
+            continue
+        found.add(id(one))
+        traceback.clear_frames(one.__traceback__)
+        one.__traceback__ = None
+        chain += [link for link in (one.__cause__, one.__context__) if link is not None]
+        if isinstance(one, BaseExceptionGroup):
+            chain += cast("BaseExceptionGroup[BaseException]", one).exceptions
     error.add_note(text)
     return error
 

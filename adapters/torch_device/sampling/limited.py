@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from adapters.torch_device.sampling.arrays import column, indices, numbers, ranked
 from adapters.torch_device.sampling.weights import floors, limits, look_up, weigh
@@ -67,6 +66,7 @@ def limited_weights(
             every[every < floor] = 0.0
         total = torch.where(limit == vocabulary, every.sum(-1, keepdim=True), total)
     wanted = total * column([row.top_p for row in rows], logits)
-    # A candidate is kept while those before it fall short of top-p; the first always is.
-    weights[functional.pad(cumulative[:, :-1], (1, 0)) >= wanted] = 0.0
+    # A candidate is kept while those before it fall short of top-p; the first always is, though
+    # the share wanted be so small that the processor takes it for 0.
+    weights[:, 1:][cumulative[:, :-1] >= wanted] = 0.0
     return weights, ids, (reaches & (cumulative[:, -1:] < wanted))[:, 0]

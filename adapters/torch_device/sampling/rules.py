@@ -6,6 +6,7 @@ and the constraint. A bias and a penalty leave minus infinity where it is, so th
 come after the bans.
 """
 
+import math
 from collections.abc import Sequence
 
 import attrs
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adapters.torch_device.sampling.arrays import indices, numbers
+from adapters.torch_device.sampling.arrays import floats, indices
 from adapters.torch_device.sampling.foreign import apply_constraint, apply_processors
 from adapters.torch_device.sampling.masks import WORD, cleared
 from adapters.torch_device.sampling.memory import SamplingMemory, TurnMemory
@@ -69,7 +70,7 @@ def _add_bias(logits: Tensor, ruled: Sequence[_Ruled]) -> None:
         at = _repeat(biased, [len(one.memory.biased) for one in biased], logits)
         ids = torch.cat([one.memory.biased for one in biased])
         bias = torch.cat([one.memory.bias for one in biased])
-        logits[at, ids] = (logits[at, ids].double() + bias).to(logits.dtype)
+        logits[at, ids] = _finite(logits[at, ids].double() + bias, logits.dtype)
 
 
 def _process(logits: Tensor, ruled: Sequence[_Ruled], faults: dict[int, RowFault]) -> None:
@@ -117,7 +118,7 @@ def _penalise(logits: Tensor, ruled: Sequence[_Ruled]) -> None:
     found = logits[at, ids].double()
     found = torch.where(found > 0, found / repetition, found * repetition)
     found -= frequency * counts + presence * (counts > 0)
-    logits[at, ids] = found.to(logits.dtype)
+    logits[at, ids] = _finite(found, logits.dtype)
 
 
 def _ban_words(logits: Tensor, ruled: Sequence[_Ruled]) -> None:
@@ -163,10 +164,17 @@ def _constrain(logits: Tensor, ruled: Sequence[_Ruled], faults: dict[int, RowFau
 
 def _check_left(logits: Tensor, ruled: Sequence[_Ruled], faults: dict[int, RowFault]) -> None:
     at = indices([one.at for one in ruled], logits)
-    empty = logits[at].amax(-1) == _MINUS
-    for one, is_empty in zip(ruled, numbers(empty), strict=True):
-        if is_empty:
+    for one, highest in zip(ruled, floats(logits[at].amax(-1)), strict=True):
+        if highest == _MINUS:
             faults.setdefault(one.at, RowFault("no token is left to draw"))
+        elif not math.isfinite(highest):
+            # Whatever came of them could be a token that isn't allowed.
+            faults.setdefault(one.at, RowFault("the model's logits are no numbers"))
+
+
+def _finite(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """In the logits' type, none of them infinitely high: that could not be drawn from."""
+    return values.clamp_(max=torch.finfo(dtype).max).to(dtype)
 
 
 def _repeat(ruled: Sequence[_Ruled], lengths: Sequence[int], like: Tensor) -> Tensor:
