@@ -27,7 +27,7 @@ NOT_EXPLORED = (
 SIMULATION = (*TESTING, "kernel/testing/simulation/**/*.py")
 LINT = ("ownership/lint/**/*.py",)
 TORCH_DEVICE = (
-    *("adapters/torch_device/*.py", "adapters/models/*.py", "adapters/models/families/*.py"),
+    *("adapters/torch_device/**/*.py", "adapters/models/*.py", "adapters/models/families/*.py"),
     *("adapters/layers/*.py", "adapters/ragged/*.py"),
 )
 STAGES = (
@@ -68,7 +68,11 @@ RUNS = (
     Run(
         name="mutation",
         command="python -m tests.mutants.general --jobs 2 --json",
-        measures=("ownership/*.py", "tests/ownership/**/*.py", "tests/mutants/*.py"),
+        # Of the planted bugs' own tools it uses these alone.
+        measures=(
+            *("ownership/*.py", "tests/ownership/**/*.py", "tests/mutants/mutant.py"),
+            *("tests/mutants/general.py", "tests/mutants/changes.py", "tests/mutants/forked.py"),
+        ),
         conditions=(),
         is_expected=True,
     ),
