@@ -25,6 +25,9 @@ __all__ = [
 Message = Mapping[str, object]
 """``{"role": ..., "content": ...}`` and whatever else the model's template reads."""
 
+_DEEPEST = 64
+"""Levels of lists and mappings within a message; schemas of tools have a dozen."""
+
 
 def _as_messages(value: object) -> tuple[Message, ...]:
     messages = checks.items("messages", value)
@@ -38,26 +41,37 @@ def _as_messages(value: object) -> tuple[Message, ...]:
         for text in cast("Message", message).values():
             if isinstance(text, str):
                 checks.encodable("messages", text)
-    return tuple(cast("Message", _own(message)) for message in messages)
+    return tuple(cast("Message", _own("messages", message)) for message in messages)
 
 
-def _own(value: object) -> object:
+def _own(parameter: str, value: object, depth: int = 0) -> object:
     """A copy as deep as JSON goes: the log remembers what was said, whatever becomes of a dict."""
+    if depth > _DEEPEST:
+        why = f"it is nested more than {_DEEPEST} deep, or holds itself"
+        raise ValidationError(parameter=parameter, value=type(value).__name__, why=why)
+    if isinstance(value, bytes | bytearray):
+        raise ValidationError(parameter=parameter, value=value, why="decode it: texts are str")
     if isinstance(value, Mapping):
-        return {key: _own(item) for key, item in cast("Mapping[object, object]", value).items()}
+        items = cast("Mapping[object, object]", value).items()
+        return {key: _own(parameter, item, depth + 1) for key, item in items}
     if isinstance(value, list):
-        return [_own(item) for item in cast("list[object]", value)]
+        return [_own(parameter, item, depth + 1) for item in cast("list[object]", value)]
     if isinstance(value, tuple):
-        return tuple(_own(item) for item in cast("tuple[object, ...]", value))
+        parts = cast("tuple[object, ...]", value)
+        return tuple(_own(parameter, item, depth + 1) for item in parts)
     return value
 
 
 def _own_tools(value: Sequence[object] | None) -> Sequence[object] | None:
-    return cast("Sequence[object] | None", _own(value))
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        raise ValidationError(parameter="tools", value=value, why="it must be a list of tools")
+    return [_own("tools", tool) for tool in checks.items("tools", value)]
 
 
 def _own_variables(value: Mapping[str, object]) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", _own(value))
+    return cast("Mapping[str, object]", _own("variables", value))
 
 
 @attrs.frozen

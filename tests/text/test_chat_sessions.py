@@ -406,6 +406,24 @@ def test_a_prompt_of_messages_is_checked() -> None:
         ChatPrompt([said("user", None)], continue_final=True)
 
 
+def test_messages_that_hold_themselves_or_bytes_are_refused() -> None:
+    """A copy of them would have no end; and what is shown of bytes is no text."""
+    circle: list[object] = []
+    circle.append(circle)
+    with pytest.raises(ValidationError, match=r"messages=.* nested more than 64 deep"):
+        ChatPrompt([said("user", circle)])
+    with pytest.raises(ValidationError, match="variables=.* or holds itself"):
+        ChatPrompt([said("user", "hi")], variables={"circle": circle})
+    with pytest.raises(ValidationError, match="decode it: texts are str"):
+        ChatPrompt([said("user", b"hi")])
+
+
+@pytest.mark.parametrize("tools", [5, "abc", {"type": "function"}])
+def test_tools_are_a_list(tools: Any) -> None:
+    with pytest.raises(ValidationError, match=r"^tools="):
+        ChatPrompt([said("user", "hi")], tools=tools)
+
+
 class Events:
     """A structlog logger that keeps what it is given."""
 
