@@ -42,7 +42,7 @@ class EngineConfig:
     """
 
     model: str = "bundled"
-    """A name that a device knows (``"bundled"``, ``"fake"``) or a model directory."""
+    """A name that a device knows (``"bundled"``, ``"fake"``), a model directory, or a GGUF file."""
     device: str = "cpu"
     dtype: str = "auto"
     """Of weights, products and the key/value cache: ``"auto"`` (float32 on a CPU, elsewhere as

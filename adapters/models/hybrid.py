@@ -15,13 +15,12 @@ from typing import Any, Literal, cast
 
 import attrs
 
-from adapters.models.errors import ConfigError, ModelFileMissing
+from adapters.models.config_reader import CONFIG_FILE, ConfigReader
+from adapters.models.errors import ConfigError
 
 __all__ = ["MODEL_TYPE", "HybridConfig", "LayerType", "parameter_shapes"]
 
 MODEL_TYPE = "tenure_hybrid"
-CONFIG_FILE = "config.json"
-
 LayerType = Literal["mamba2", "attention"]
 
 _WHOLE_NUMBERS = (
@@ -173,13 +172,7 @@ class HybridConfig:
     @classmethod
     def from_json(cls, text: str) -> "HybridConfig":
         """Read config.json's text; unknown, missing and wrong keys are ``ConfigError``s."""
-        try:
-            parsed: object = json.loads(text)
-        except ValueError as error:
-            raise ConfigError(f"{CONFIG_FILE} isn't JSON: {error}") from error
-        if not isinstance(parsed, dict):
-            raise ConfigError(f"{CONFIG_FILE} must hold an object")
-        return cls.from_dict(cast(dict[str, object], parsed))
+        return cls.from_dict(ConfigReader.from_json(text).values)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> "HybridConfig":
@@ -204,14 +197,7 @@ class HybridConfig:
     @classmethod
     def load(cls, directory: Path) -> "HybridConfig":
         """Read ``directory/config.json``."""
-        path = directory / CONFIG_FILE
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise ModelFileMissing(f"{directory} is no model: can't read {CONFIG_FILE}") from error
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{path} isn't UTF-8 text") from error
-        return cls.from_json(text)
+        return cls.from_dict(ConfigReader.load(directory).values)
 
 
 def parameter_shapes(config: HybridConfig) -> dict[str, tuple[int, ...]]:

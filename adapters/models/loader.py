@@ -1,10 +1,10 @@
 """What a family asks for its tensors: checked as a whole first, then read one at a time.
 
-A family's ``build`` runs twice. The first time every tensor it asks for is a meta tensor, and the
-asking is recorded; the record is compared with the store's facts, so that a missing, extra,
-misshapen or mistyped tensor is an error before a number is read. The second time it gets the
-tensors themselves, each converted and moved on its own, so that at no moment more than one is
-held twice.
+A family's ``build`` runs twice. The first time matrices are meta tensors and vectors are zeros
+that take no memory, and the asking is recorded; the record is compared with the store's facts, so
+that a missing, extra, misshapen or mistyped tensor is an error before a number is read. The second
+time it gets the tensors themselves, each converted and moved on its own, so that at no moment more
+than one is held twice.
 """
 
 from collections.abc import Mapping

@@ -8,16 +8,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from adapters.models.config_reader import CONFIG_FILE
 from adapters.models.errors import (
     DamagedWeights,
     MisshapenTensor,
     MissingTensor,
     ModelFileMissing,
 )
-from adapters.models.hybrid import CONFIG_FILE, HybridConfig, parameter_shapes
-from adapters.models.store import MemoryStore
+from adapters.models.hybrid import HybridConfig, parameter_shapes
 
-__all__ = ["check_weights", "load_weights", "open_weights", "random_weights", "save_model"]
+__all__ = ["check_weights", "load_weights", "random_weights", "save_model"]
 
 WEIGHTS_FILE = "model.safetensors"
 
@@ -80,11 +80,6 @@ def load_weights(
     check_weights(config, stored)
     wanted = parameter_shapes(config)
     return config, {name: stored[name].to(dtype or stored[name].dtype) for name in wanted}
-
-
-def open_weights(directory: Path) -> MemoryStore:
-    """The tensors of a model directory as a store."""
-    return MemoryStore(_read(directory))
 
 
 def _read(directory: Path) -> dict[str, Tensor]:

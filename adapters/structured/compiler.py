@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from adapters.structured.constraint import GrammarConstraint
 from adapters.structured.grammars import form_of, grammar_of
-from adapters.structured.library import Matcher, Vocabulary, load_library
+from adapters.structured.matcher import Matcher, Vocabulary, load_library
 from adapters.structured.vocabulary import vocabulary_of
 from kernel.errors import ValidationError
 from kernel.structured_outputs import StructuredOutputs

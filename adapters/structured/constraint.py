@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from adapters.structured.library import Matcher
+from adapters.structured.matcher import Matcher
 
 __all__ = ["DeadEnd", "GrammarConstraint"]
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any, cast
 
-from adapters.structured.library import Vocabulary
+from adapters.structured.matcher import Vocabulary
 from kernel.errors import ValidationError
 
 __all__ = ["vocabulary_of"]

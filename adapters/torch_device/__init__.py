@@ -1,4 +1,4 @@
-"""The torch device: hybrid models on CPU or GPU, behind the kernel's Device protocol."""
+"""The torch device: models on CPU or GPU, behind the kernel's Device protocol."""
 
 from adapters.torch_device.device import TorchDevice
 from adapters.torch_device.factory import open_torch

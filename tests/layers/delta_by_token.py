@@ -6,12 +6,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from adapters.ragged.indices import ChunkLayout
+from tests.layers.laying_out import numbers
 
-__all__ = ["Inputs", "by_token", "numbers"]
-
-
-def numbers(*shape: int, seed: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+__all__ = ["Inputs", "by_token"]
 
 
 @attrs.frozen(eq=False)

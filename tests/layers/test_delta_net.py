@@ -14,7 +14,8 @@ from adapters.ragged.reads import PageContext
 from adapters.ragged.run import Pass
 from adapters.ragged.spec import ModelShape
 from kernel.step import DeviceLimits
-from tests.layers.delta_by_token import Inputs, by_token, numbers
+from tests.layers.delta_by_token import Inputs, by_token
+from tests.layers.laying_out import numbers
 
 LAYERS, LAYER = 2, 1
 SIZES = [

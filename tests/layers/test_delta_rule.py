@@ -1,7 +1,5 @@
 """The gated delta rule's kernels against the rule written token by token."""
 
-from collections.abc import Sequence
-
 import attrs
 import pytest
 import torch
@@ -14,23 +12,10 @@ from adapters.layers.delta_rule import (
     delta_prefill,
     unit_lower_inverse,
 )
-from adapters.ragged.indices import ChunkLayout, IndexBatch, SlotList, chunk_arrays
-from tests.layers.delta_by_token import Inputs, by_token, numbers
+from adapters.ragged.indices import ChunkLayout, SlotList
+from tests.layers.delta_by_token import Inputs, by_token
+from tests.layers.laying_out import layout_of, numbers, slot_list
 from tests.parity.double import double_precision
-
-
-def slot_list(*slots: int) -> SlotList:
-    return SlotList(list(slots), torch.tensor(slots))
-
-
-def layout_of(lengths: Sequence[int], size: int) -> ChunkLayout:
-    by_turn, arrays = chunk_arrays(lengths, size, taps=1)
-    batch = IndexBatch()
-    for array in arrays:
-        batch.add(array)
-    stream, tail, output, token, cell, filled = batch.move(torch.device("cpu"))
-    later = torch.ones(size, size, dtype=torch.bool).triu_(1)
-    return ChunkLayout(size, by_turn, stream, tail, output, token, cell, filled, later)
 
 
 def prefill(arena: Tensor, slots: SlotList, layout: ChunkLayout, inputs: Inputs) -> Tensor:

@@ -13,7 +13,8 @@ from adapters.layers.mamba1 import (
     scan_decode_in_place,
     scan_prefill,
 )
-from adapters.ragged.indices import ChunkLayout, IndexBatch, SlotList, chunk_arrays
+from adapters.ragged.indices import ChunkLayout
+from tests.layers.laying_out import layout_of, numbers, slot_list
 
 STATE, CHANNELS = 5, 12
 
@@ -30,24 +31,6 @@ class Scan(Protocol):
         b: Tensor,
         c: Tensor,
     ) -> Tensor: ...
-
-
-def numbers(*shape: int, seed: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def slot_list(*slots: int) -> SlotList:
-    return SlotList(list(slots), torch.tensor(slots))
-
-
-def layout_of(lengths: list[int], size: int) -> ChunkLayout:
-    by_turn, arrays = chunk_arrays(lengths, size, taps=1)
-    batch = IndexBatch()
-    for array in arrays:
-        batch.add(array)
-    stream, tail, output, token, cell, filled = batch.move(torch.device("cpu"))
-    later = torch.ones(size, size, dtype=torch.bool).triu_(1)
-    return ChunkLayout(size, by_turn, stream, tail, output, token, cell, filled, later)
 
 
 class Inputs:

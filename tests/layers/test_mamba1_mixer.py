@@ -16,6 +16,7 @@ from adapters.ragged.reads import PageContext
 from adapters.ragged.run import Pass
 from adapters.ragged.spec import ModelShape
 from kernel.step import DeviceLimits
+from tests.layers.laying_out import numbers
 
 SIZES = Mamba1Sizes(hidden=6, inner=10, state=4, rank=3, taps=3)
 CPU, EPS = torch.device("cpu"), 1e-3
@@ -30,10 +31,6 @@ SHAPE = ModelShape(
     token_numbers=SIZES.token_numbers,
     chunk_numbers=SIZES.chunk_numbers(4),
 )
-
-
-def numbers(*shape: int, seed: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def mixer(*, norms: bool, biases: bool) -> Mamba1:

@@ -3,20 +3,15 @@
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from adapters.layers import mamba2
 from adapters.ragged.indices import (
-    ChunkLayout,
     IndexBatch,
     SlotList,
     chunk_arrays,
     index_array,
 )
-
-
-def numbers(*shape: int, seed: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from tests.layers.laying_out import layout_of, numbers
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -50,7 +45,7 @@ def test_conv_prefill_is_conv_decode_repeated() -> None:
     other = arena.clone()
     slots = SlotList([4, 0, 2], torch.tensor([4, 0, 2]))
     _, arrays = chunk_arrays(lengths, 4, taps)
-    layout = _layout(lengths, 4, taps)
+    layout = layout_of(lengths, 4, taps)
 
     stream = mamba2.conv_prefill(arena, slots, layout, inputs, weight, bias)
     outputs = stream[torch.as_tensor(arrays[2])][torch.as_tensor(arrays[4])]
@@ -63,16 +58,6 @@ def test_conv_prefill_is_conv_decode_repeated() -> None:
             assert torch.allclose(y[0], outputs[token], atol=1e-12)
         start += length
     assert torch.equal(arena, other)
-
-
-def _layout(lengths: list[int], size: int, taps: int) -> ChunkLayout:
-    by_turn, arrays = chunk_arrays(lengths, size, taps)
-    batch = IndexBatch()
-    for array in arrays:
-        batch.add(array)
-    stream, tail, output, token, cell, filled = batch.move(torch.device("cpu"))
-    later = torch.ones(size, size, dtype=torch.bool).triu_(1)
-    return ChunkLayout(size, by_turn, stream, tail, output, token, cell, filled, later)
 
 
 def test_every_token_has_its_own_cell_and_padding_stays_in_its_row() -> None:
@@ -105,7 +90,7 @@ def test_arrays_keep_their_shape_on_the_way_to_the_device() -> None:
 def test_steep_decays_lose_no_digits(steep: float) -> None:
     """A difference of two sums from the chunk's start is off by the rounding of the larger one."""
     heads, width, state, length, size = 2, 4, 8, 16, 16
-    layout = _layout([length], size, 4)
+    layout = layout_of([length], size, 4)
     slots = SlotList([1], torch.tensor([1]))
     x, b, c = (
         numbers(1, size, heads, width, seed=1),

@@ -11,12 +11,9 @@ from adapters.layers import moe
 from adapters.layers.mlp import GatedMlp, relu_squared
 from adapters.layers.moe import Experts, LatentProjection, MixtureOfExperts
 from adapters.layers.routers import Choice, SigmoidRouter, SoftmaxRouter
+from tests.layers.laying_out import numbers
 
 EXPERTS, HIDDEN, WIDTH, CHOSEN = 6, 8, 5, 3
-
-
-def numbers(*shape: int, seed: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def gated_experts(seed: int = 1) -> Experts:

@@ -5,12 +5,9 @@ import torch
 from torch import Tensor
 
 from adapters.layers.routers import Choice, SigmoidRouter, SoftmaxRouter
+from tests.layers.laying_out import numbers
 
 EXPERTS, HIDDEN = 8, 6
-
-
-def numbers(*shape: int, seed: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 WEIGHT, X = numbers(EXPERTS, HIDDEN, seed=1), numbers(20, HIDDEN, seed=2)

@@ -12,13 +12,10 @@ from adapters.ragged.reads import PageContext
 from adapters.ragged.run import Pass
 from adapters.ragged.spec import ModelShape
 from kernel.step import DeviceLimits
+from tests.layers.laying_out import numbers
 
 HIDDEN, LENGTHS = 6, {2: 16, 0: 13}
 """Tokens of the sequence in each slot."""
-
-
-def numbers(*shape: int, seed: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def layer(taps: int) -> ShortConv:

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from adapters.layers.mamba2 import conv_decode, conv_prefill, ssm_decode, ssm_prefill
-from adapters.ragged.indices import ChunkLayout, IndexBatch, SlotList, chunk_arrays
+from adapters.ragged.indices import SlotList
+from tests.layers.laying_out import layout_of
 
 TAPS, CHANNELS, HEADS, WIDTH, STATE = 4, 6, 4, 3, 5
 SLOTS = SlotList([3, 0], torch.tensor([3, 0]))
@@ -15,16 +16,6 @@ NARROW = [torch.bfloat16, torch.float16]
 
 def numbers(*shape: int, seed: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def layout() -> ChunkLayout:
-    by_turn, arrays = chunk_arrays(LENGTHS, 4, TAPS)
-    batch = IndexBatch()
-    for array in arrays:
-        batch.add(array)
-    stream, tail, output, token, cell, filled = batch.move(torch.device("cpu"))
-    later = torch.ones(4, 4, dtype=torch.bool).triu_(1)
-    return ChunkLayout(4, by_turn, stream, tail, output, token, cell, filled, later)
 
 
 def arenas(dtype: torch.dtype, *shape: int) -> tuple[Tensor, Tensor]:
@@ -45,7 +36,10 @@ def test_the_convolution_keeps_rounded_inputs(dtype: torch.dtype) -> None:
     assert torch.equal(narrow, wide.to(dtype))
 
     wide = narrow.float()
-    streams = [conv_prefill(arena, SLOTS, layout(), many, weight, bias) for arena in (narrow, wide)]
+    streams = [
+        conv_prefill(arena, SLOTS, layout_of(LENGTHS, 4, TAPS), many, weight, bias)
+        for arena in (narrow, wide)
+    ]
     assert torch.equal(streams[0], streams[1])
     assert torch.equal(narrow, wide.to(dtype))
 
@@ -62,7 +56,7 @@ def test_the_scan_reads_exactly_and_rounds_once(dtype: torch.dtype, groups: int)
     assert torch.allclose(decoded[0], decoded[1], atol=1e-6)
     assert torch.allclose(narrow.float(), wide, rtol=2 * torch.finfo(dtype).eps)
 
-    wide, cells = narrow.float(), layout()
+    wide, cells = narrow.float(), layout_of(LENGTHS, 4, TAPS)
     at = (cells.chunks, cells.size)
     inputs = (
         numbers(*at, HEADS, WIDTH, seed=7),

@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from adapters.models.errors import AmbiguousTensor, DamagedWeights, UnsupportedQuantization
-from adapters.models.gguf.library import NumberType, number_types
+from adapters.models.gguf.number_types import NumberType, number_types
 
 __all__ = ["Header", "Placed", "Value", "read_header"]
 
