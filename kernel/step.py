@@ -19,10 +19,12 @@ from kernel.loading import OnProgress
 from kernel.logit_rules import LogitRules
 from kernel.params import SamplingParams
 from kernel.row_outcomes import PromptScoring, RowFault, RowOutcome, RowScores
-from ownership import NoSlot, PageIndex, SlotIndex
+from kernel.state_image import StateImage
+from ownership import NoSlot, PageIndex, Place, SlotIndex
 
 __all__ = [
     "CopyOf",
+    "CopyOut",
     "Device",
     "DeviceFactory",
     "DeviceLimits",
@@ -34,6 +36,7 @@ __all__ = [
     "PageCopy",
     "PlannedRow",
     "PromptScoring",
+    "ReadOut",
     "RowFault",
     "RowOutcome",
     "RowSampling",
@@ -44,6 +47,10 @@ __all__ = [
     "StepReport",
     "StepRow",
     "Tokenizer",
+    "TransferDone",
+    "TransferReport",
+    "TransferRow",
+    "TransferStep",
     "WorkerContext",
 ]
 
@@ -53,6 +60,7 @@ class CopyOf:
     """The row's slot starts as a bit-exact copy of ``slot``, made before the row is computed."""
 
     slot: SlotIndex
+    place: Place = Place.DEVICE
 
 
 @attrs.frozen
@@ -61,13 +69,16 @@ class PageCopy:
 
     source: PageIndex
     target: PageIndex
+    place: Place = Place.DEVICE
+    """Where the source is; the target is where the row's claim lives."""
 
 
 _Filled = Literal["zeros", "kept"]
-InitialState = CopyOf | _Filled
+InitialState = CopyOf | StateImage | _Filled
 """What the row's slot holds when the step begins.
 
-``"zeros"``: the device clears it first. ``"kept"``: it holds this row's state at ``position``.
+``"zeros"``: the device clears it first. ``"kept"``: it holds this row's state at ``position``. An
+image is written to the row's slot and pages first, and ``position`` is the image's.
 """
 
 
@@ -102,6 +113,8 @@ class PlannedRow:
     tokens: Sequence[int]
     sampling: RowSampling | None
     scoring: PromptScoring | None = None
+    image: StateImage | None = None
+    """The state that it starts from, read from outside; the ledger knows of no base."""
 
 
 @attrs.frozen
@@ -113,16 +126,22 @@ class StepRow:
     position: int
     """Tokens that the state has absorbed before this step."""
     tokens: Sequence[int]
-    """Token ids to absorb, at least one, at positions ``position``, ``position + 1``, ..."""
+    """Token ids to absorb, at positions ``position``, ``position + 1``, ...; at least one, but for
+    a row that only loads an image."""
     pages: Sequence[PageIndex]
-    """Page table in order of position; covers at least ``position + len(tokens)``. May be longer;
-    never changed while the step runs."""
+    """Page table in order of position, from ``first_page`` on; covers at least
+    ``position + len(tokens)``. May be longer; never changed while the step runs."""
     tail_copy: PageCopy | None
     """The partly filled last page of the base, to be copied before the row is computed."""
     sampling: RowSampling | None
     """``None``: a prefill chunk that isn't the last; the row draws nothing."""
     scoring: PromptScoring | None = None
     """``None``: nobody asked for log-probabilities of this row's prompt."""
+    page_copies: Sequence[PageCopy] = ()
+    """Whole pages to be copied first, tail included: of a base in another place, say."""
+    first_page: int = 0
+    """Pages that were dropped: ``pages[0]`` holds positions from ``first_page * page_size`` on, and
+    the row attends to nothing before them."""
 
 
 @attrs.frozen
@@ -159,6 +178,56 @@ StepReport = StepDone | StepFault
 
 
 @attrs.frozen
+class CopyOut:
+    """Copy a state from the device's memory to the host's, bit for bit."""
+
+    source: SlotIndex | NoSlot
+    target: SlotIndex | NoSlot
+    """In host memory; ``NO_SLOT`` for a model without slots, as ``source``."""
+    pages: Sequence[PageCopy]
+    """Sources on the device, targets in host memory."""
+
+
+@attrs.frozen
+class ReadOut:
+    """Read a state into an image; it stays where it is."""
+
+    place: Place
+    slot: SlotIndex | NoSlot
+    pages: Sequence[PageIndex]
+    position: int
+    first_page: int = 0
+
+
+TransferRow = CopyOut | ReadOut
+
+
+@attrs.frozen
+class TransferStep:
+    """Copies without tokens. Runs beside the steps that compute, and touches nothing of theirs.
+
+    It reads states that are pinned and writes host memory that nobody else has.
+    """
+
+    step: int
+    rows: Sequence[TransferRow]
+    freed_slots: Sequence[SlotIndex] = ()
+    """Of host memory, given back since the last transfer; a checking device poisons them first."""
+    freed_pages: Sequence[PageIndex] = ()
+
+
+@attrs.frozen
+class TransferDone:
+    """All rows were copied; an image for each row that was read out."""
+
+    images: tuple[StateImage | None, ...]
+    copy_s: float = 0.0
+
+
+TransferReport = TransferDone | StepFault
+
+
+@attrs.frozen
 class ModelSpec:
     """What the model needs from the pools, and its fixed numbers."""
 
@@ -178,6 +247,10 @@ class ModelSpec:
     dtype: str = "none"
     fingerprint: str = ""
     """Equal for two runs if a state of one is valid in the other; empty: the device has none."""
+    state_dtype: str = "none"
+    """Of the recurrent state."""
+    slides: bool = False
+    """Whether its attention layers still make sense when the oldest positions are dropped."""
     default_params: SamplingParams | None = None
     """How its makers mean it to be sampled; for requests that come without parameters."""
 
@@ -191,6 +264,9 @@ class DeviceLimits:
     page_size: int
     max_rows: int
     max_step_tokens: int
+    host_slots: int = 0
+    """Slots in host memory, for states at rest and preempted turns."""
+    host_pages: int = 0
 
 
 @attrs.frozen
@@ -208,6 +284,13 @@ class DeviceWorker(Protocol):
         """Queue a step and return at once; ``done`` is called exactly once, from any thread.
 
         Errors of the step are reported as :class:`StepFault`, never raised here.
+        """
+        ...
+
+    def transfer(self, step: TransferStep, done: Callable[[TransferReport], None], /) -> None:
+        """As ``submit``, for copies: in order among themselves, and beside the steps that compute.
+
+        A transfer never waits for a step, nor a step for a transfer.
         """
         ...
 

@@ -20,6 +20,7 @@ from ownership.ids import (
     LeaseId,
     NoSlot,
     PageIndex,
+    Place,
     RunId,
     SlotIndex,
 )
@@ -92,6 +93,7 @@ __all__ = [
     "OwnershipError",
     "Owns",
     "PageIndex",
+    "Place",
     "Placement",
     "Reclaimed",
     "Refused",

@@ -1,4 +1,4 @@
-"""Names of slots, pages, claims and custodians: one type each, and no integer that means none."""
+"""Names of slots, pages, places and custodians: one type each, and no integer that means none."""
 
 import enum
 from typing import Final, NewType
@@ -11,6 +11,7 @@ __all__ = [
     "LeaseId",
     "NoSlot",
     "PageIndex",
+    "Place",
     "RunId",
     "SlotIndex",
 ]
@@ -32,6 +33,18 @@ RunId = NewType("RunId", int)
 
 CustodianId = NewType("CustodianId", str)
 """Who holds a handle right now: an actor, a mailbox, or the device."""
+
+
+class Place(enum.Enum):
+    """Where a claim lives: a value, and no part of who owns it."""
+
+    DEVICE = "device"
+    """Memory that steps compute in."""
+    HOST = "host"
+    """Memory that steps only copy to and from."""
+    FILE = "file"
+    """Nowhere in the ledger: a claim there takes no slot and no page. All that it holds is the pin
+    on its base, while that is read out; a file is neither owned nor freed."""
 
 
 class NoSlot(enum.Enum):
