@@ -30,8 +30,10 @@ __all__ = [
     "SessionBusy",
     "SessionClosed",
     "SessionExists",
+    "SessionFileError",
     "SessionLost",
     "SessionNotFound",
+    "SessionStoreError",
     "StallTimeout",
     "StepError",
     "TenureError",
@@ -237,6 +239,42 @@ class EngineClosed(ClientError):
 
 class ModelError(ClientError):
     """The model can't be loaded: not a model directory, an unknown name, damaged weights."""
+
+
+class SessionFileError(ClientError):
+    """A session's file is refused, or can't be read or written; nothing was loaded of it."""
+
+    def __init__(
+        self,
+        *,
+        source: str,
+        reason: Literal["model", "dtype", "version", "foreign", "damaged", "full", "failed"],
+        why: str,
+    ) -> None:
+        """``reason`` names what differs; ``"foreign"``: it isn't a session's file at all."""
+        self.source = source
+        self.reason = reason
+        self.why = why
+        super().__init__(f"session file {source}: {why}")
+
+
+class SessionStoreError(ClientError):
+    """A store of sessions is refused or can't be opened; it was left as it was."""
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        reason: Literal[
+            "model", "dtype", "version", "foreign", "damaged", "in_use", "full", "failed"
+        ],
+        why: str,
+    ) -> None:
+        """``reason`` names what differs; ``"in_use"``: another engine has it open."""
+        self.path = path
+        self.reason = reason
+        self.why = why
+        super().__init__(f"session store {path}: {why}")
 
 
 class QueueFull(Overloaded):

@@ -13,7 +13,7 @@ from ownership import events
 from ownership.book import Book
 from ownership.claims import BATCH, CACHE, COPY, DRAINING, NO_LIMIT, SESSION, VALID, ClaimRecord
 from ownership.handles import BatchOwned, CacheOwned, SessionOwned
-from ownership.ids import NO_SLOT, ClaimId, PageIndex, RunId
+from ownership.ids import NO_SLOT, ClaimId, PageIndex, Place, RunId
 from ownership.runs import Run
 
 __all__ = ["AuditReport", "audit"]
@@ -33,7 +33,11 @@ _IN_EVENT = (
 
 @attrs.frozen
 class AuditReport:
-    """What was found. The columns count claims; each has one slot where the model uses slots."""
+    """What was found. The columns count claims, in every place.
+
+    Slots and pages are the device's, but for those that are called the host's, and for exclusive
+    and shared pages, which are of both.
+    """
 
     problems: tuple[str, ...]
     free_slots: int
@@ -49,6 +53,10 @@ class AuditReport:
     """Pages that are one claim's own, quarantine left out."""
     shared_pages: int
     """Frozen pages, in runs, quarantine left out."""
+    host_free_slots: int = 0
+    host_free_pages: int = 0
+    host_quarantined_slots: int = 0
+    host_quarantined_pages: int = 0
 
     @property
     def conserved(self) -> bool:
@@ -79,20 +87,26 @@ def audit(book: Book) -> AuditReport:
     lost = [record for record in claims if columns[record.number] == "quarantined"]
     kept = [record for record in claims if columns[record.number] != "quarantined"]
     shared = _run_pages(kept)
+    stuck = [page for record in lost for page in record.exclusive]
+    stuck += _run_pages(lost) - shared
+    device, host = book.pools[Place.DEVICE], book.pools[Place.HOST]
     report = AuditReport(
         problems=tuple(problems),
-        free_slots=len(book.free_slots),
-        free_pages=len(book.free_pages),
+        free_slots=len(device.free_slots),
+        free_pages=len(device.free_pages),
         batch=count["batch"],
         session=count["session"],
         cache=count["cache"],
         draining=count["draining"],
         quarantined=count["quarantined"],
-        quarantined_slots=len(lost) if book.capacity.slots else 0,
-        quarantined_pages=sum(len(record.exclusive) for record in lost)
-        + len(_run_pages(lost) - shared),
+        quarantined_slots=sum(record.slot in device.slots for record in lost),
+        quarantined_pages=sum(page in device.pages for page in stuck),
         exclusive_pages=sum(len(record.exclusive) for record in kept),
         shared_pages=len(shared),
+        host_free_slots=len(host.free_slots),
+        host_free_pages=len(host.free_pages),
+        host_quarantined_slots=sum(record.slot in host.slots for record in lost),
+        host_quarantined_pages=sum(page in host.pages for page in stuck),
     )
     if book.observer is not None:
         fields = {name: getattr(report, name) for name in _IN_EVENT}
@@ -136,26 +150,31 @@ def _chain(record: ClaimRecord) -> Iterator[Run]:
 
 
 def _slot_problems(book: Book, claims: Iterable[ClaimRecord]) -> Iterator[str]:
-    columns = Counter[int](book.free_slots)
+    columns = Counter[int](slot for pool in book.pools.values() for slot in pool.free_slots)
     for record in claims:
         if record.slot is NO_SLOT:
-            if book.capacity.slots:
+            if book.capacity.slots and record.pool.place is not Place.FILE:
                 yield f"{record.place()} has no slot"
             continue
+        if record.slot not in record.pool.slots:
+            yield f"{record.place()}: the slot is in another place"
         columns[record.slot] += 1
         if record.generation != book.generations[record.slot]:
             newest = book.generations[record.slot]
             yield f"{record.place()}: the slot's newest generation is {newest}"
-    yield from _partition_problems("slot", columns, book.capacity.slots)
+    yield from _partition_problems("slot", columns, len(book.generations))
 
 
 def _page_problems(book: Book, claims: Iterable[ClaimRecord]) -> Iterator[str]:
-    columns = Counter[int](book.free_pages)
+    columns = Counter[int](page for pool in book.pools.values() for page in pool.free_pages)
     for record in claims:
         columns.update(record.exclusive)
+        if not all(page in record.pool.pages for page in record.page_table):
+            yield f"{record.place()}: pages of its table are in another place"
     for run in book.runs.alive.values():
         columns.update(run.pages)
-    yield from _partition_problems("page", columns, book.capacity.pages)
+    pages = sum(pool.num_pages for pool in book.pools.values())
+    yield from _partition_problems("page", columns, pages)
 
 
 def _partition_problems(what: str, columns: Counter[int], capacity: int) -> Iterator[str]:
@@ -176,6 +195,12 @@ def _run_problems(book: Book, claims: Iterable[ClaimRecord]) -> Iterator[str]:
         counted = counts.pop(run.number, 0)
         if run.count != counted:
             yield f"run {run.number} has count {run.count}, named by {counted}"
+        before = 0 if run.parent is None else run.parent.length
+        if run.length != before + len(run.pages):
+            yield f"run {run.number} says that its chain has {run.length} pages"
+        twin = run.twin
+        if twin is not None and (twin.twin is not run or twin.length != run.length):
+            yield f"run {run.number} has a twin that isn't one"
     for number in counts:
         yield f"run {number} is named, but has ended"
 
@@ -242,11 +267,17 @@ def _claim_problems(book: Book, record: ClaimRecord) -> Iterator[str]:
     if table != record.page_table:
         yield f"{record.place()}: its page table is not its run and its own pages"
     size = book.capacity.page_size
-    has_pages = bool(book.capacity.pages)
-    covered = len(table) * size if has_pages else NO_LIMIT
-    next_full = (len(shared) + 1) * size if has_pages else NO_LIMIT
+    has_pages = bool(book.capacity.pages) and record.pool.place is not Place.FILE
+    covered = (record.first_page + len(table)) * size if has_pages else NO_LIMIT
+    next_full = (record.position // size + 1) * size if has_pages else NO_LIMIT
     if record.position > covered or record.covered != covered:
         yield f"{record.place()}: {covered} positions covered, at {record.position}"
-    is_frozen_so_far = not has_pages or next_full - size <= record.position < next_full
+    frozen = record.first_page + len(shared)
+    # What comes from another place is frozen once it has been copied.
+    is_frozen_so_far = (
+        not has_pages
+        or frozen == record.position // size
+        or (record.base is not None and record.copies_pages_of(record.base))
+    )
     if record.next_full != next_full or not is_frozen_so_far:
-        yield f"{record.place()}: frozen up to {len(shared) * size}, at {record.position}"
+        yield f"{record.place()}: frozen up to {frozen * size}, at {record.position}"

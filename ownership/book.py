@@ -12,19 +12,20 @@ caller holds the very object that was issued, and nothing that a handle says of 
 import itertools
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import attrs
 
 from ownership.claims import ClaimRecord, Holder, Step
 from ownership.handles import BatchOwned
-from ownership.ids import NO_SLOT, ClaimId, CustodianId, LeaseId, PageIndex, SlotIndex
+from ownership.ids import NO_SLOT, ClaimId, CustodianId, LeaseId, PageIndex, Place, SlotIndex
 from ownership.observer import Observer
+from ownership.pools import Pool, pools_of
 from ownership.runs import RunTable
 from ownership.values import Capacity
 
-__all__ = ["Book", "Freed", "LeaseRecord", "Violation"]
+__all__ = ["Book", "LeaseRecord", "Violation"]
 
 _VIOLATIONS_KEPT = 256
 
@@ -48,27 +49,22 @@ class LeaseRecord:
     handle: weakref.ref[object] | None = None
 
 
-@attrs.define(eq=False, weakref_slot=False)
-class Freed:
-    """What was given back since it was last asked for; bounded by the capacity."""
-
-    slots: dict[SlotIndex, None] = attrs.field(init=False, factory=dict[SlotIndex, None])
-    pages: dict[PageIndex, None] = attrs.field(init=False, factory=dict[PageIndex, None])
-
-
 @attrs.define(eq=False)
 class Book:
     """All that the ledger knows. Not thread-safe: it belongs to the dispatcher's thread."""
 
     capacity: Capacity
-    freed: Freed | None
+    """Of the device's memory; its page size is that of every place."""
+    host_capacity: Capacity | None = None
+    track_freed: bool = False
     observer: Observer | None = None
     seq: int = attrs.field(init=False, default=0)
     """Number of the next event."""
 
-    free_slots: list[SlotIndex] = attrs.field(init=False)
-    free_pages: list[PageIndex] = attrs.field(init=False)
+    device: Pool = attrs.field(init=False)
+    pools: dict[Place, Pool] = attrs.field(init=False)
     generations: list[int] = attrs.field(init=False)
+    """By slot, those of the host included; empty when the model keeps no recurrent state."""
     runs: RunTable = attrs.field(init=False, factory=RunTable)
 
     claims: dict[ClaimId, ClaimRecord] = attrs.field(init=False, factory=dict[ClaimId, ClaimRecord])
@@ -106,13 +102,20 @@ class Book:
     )
 
     def __attrs_post_init__(self) -> None:
-        slots, pages = self.capacity.slots, self.capacity.pages
-        # Given out from the end: what was given back last is used first, which is warm in the
-        # cache and shows a stale user soonest.
-        self.free_slots = [SlotIndex(slot) for slot in reversed(range(slots))]
-        self.free_pages = [PageIndex(page) for page in reversed(range(pages))]
-        self.generations = [0] * slots
+        self.pools = pools_of(self.capacity, self.host_capacity, track_freed=self.track_freed)
+        self.device = self.pools[Place.DEVICE]
+        self.generations = [0] * sum(pool.num_slots for pool in self.pools.values())
         self.on_lost = self.note_lost
+
+    @property
+    def free_slots(self) -> list[SlotIndex]:
+        """Slots on the device that nobody has."""
+        return self.device.free_slots
+
+    @property
+    def free_pages(self) -> list[PageIndex]:
+        """Pages on the device that nobody has."""
+        return self.device.free_pages
 
     def holder(self, custodian: CustodianId) -> Holder:
         """Return the one counter of this custodian's states.
@@ -175,9 +178,3 @@ class Book:
         """Count it and keep its text."""
         self.violations += 1
         self.last_violations.append(Violation(kind, message))
-
-    def give_back_pages(self, pages: Sequence[PageIndex]) -> None:
-        """Put pages that nobody has any more on the free list."""
-        self.free_pages.extend(pages)
-        if self.freed is not None:
-            self.freed.pages.update(dict.fromkeys(pages))

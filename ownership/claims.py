@@ -15,8 +15,10 @@ from ownership.ids import (
     LeaseId,
     NoSlot,
     PageIndex,
+    Place,
     SlotIndex,
 )
+from ownership.pools import Pool
 from ownership.runs import Run
 from ownership.values import BaseName
 
@@ -117,6 +119,8 @@ class ClaimRecord:
     number: ClaimId
     ledger: object
     """The ledger that made it, by identity."""
+    pool: Pool
+    """The place where it lives; never changes."""
     custodian: CustodianId
     turn: str
     slot: SlotIndex | NoSlot
@@ -127,17 +131,20 @@ class ClaimRecord:
     page_table: list[PageIndex]
     """All pages in order of position: the chain of ``tip``, then ``exclusive``."""
     covered: int
-    """Positions that ``page_table`` covers."""
+    """Positions that ``page_table`` covers, those before ``first_page`` included."""
     next_full: int
-    """Position at which the first of ``exclusive`` is full and will be frozen."""
+    """Position at which a landing has to freeze pages again."""
+    first_page: int = 0
+    """Pages before this one were dropped; ``page_table`` begins with it."""
     position: int = 0
     """Tokens that the state has absorbed; changes only when a lease lands."""
     content: Content = ZEROED
     tip: Run | None = None
     base: "ClaimRecord | None" = None
     """The base that is pinned until the first step has landed."""
-    origin: ClaimId | None = None
-    """The claim that this one started from, remembered after the pin has ended."""
+    origin: BaseName | None = None
+    """The state at rest that this one started from, itself or by way of other working claims. By
+    name, so that it is still the same one after it has moved to another place."""
     kind: Kind = BATCH
     pins: int = 0
     """Working claims that have yet to copy out of this one."""
@@ -156,9 +163,19 @@ class ClaimRecord:
 
     def place(self) -> str:
         """Name the claim for an error."""
+        where = "" if self.pool.place is Place.DEVICE else f"{self.pool.place.value} "
         if self.slot is NO_SLOT:
-            return f"claim {self.number} (no slot, generation {self.generation})"
-        return f"slot {self.slot} (generation {self.generation})"
+            return f"{where}claim {self.number} (no slot, generation {self.generation})"
+        return f"{where}slot {self.slot} (generation {self.generation})"
+
+    @property
+    def shared_pages(self) -> int:
+        """Pages of its table that are frozen."""
+        return len(self.page_table) - len(self.exclusive)
+
+    def copies_pages_of(self, base: "ClaimRecord") -> bool:
+        """Whether its first step copies whole pages of its base, instead of sharing them."""
+        return self.pool is not base.pool or self.first_page != base.first_page
 
     def is_leased(self) -> bool:
         """Whether the device has it."""

@@ -23,7 +23,7 @@ from ownership.claims import (
 from ownership.custody import held, misuse
 from ownership.errors import BaseChanged
 from ownership.handles import BatchOwned, CacheOwned, SessionOwned, issue_cache, issue_session
-from ownership.ids import DEVICE, NO_SLOT, CustodianId, PageIndex, RunId
+from ownership.ids import DEVICE, NO_SLOT, CustodianId, PageIndex, Place, RunId
 from ownership.values import BaseName, Reclaimed
 
 __all__ = ["GivenBack", "admit", "close", "commit", "evict", "reclaim", "rollback", "unpin"]
@@ -63,12 +63,16 @@ def commit(
     record = held(book, working, BATCH, custodian, verb)
     _check_complete(book, record, verb)
     replaced: ClaimRecord | None = None
+    name: BaseName | None = None
     if replaces is not None:
         replaced = held(book, replaces, SESSION, custodian, verb)
-        if record.origin != replaced.number:
+        if record.origin != replaced.name:
             msg = f"{verb}: {record.place()} did not start from {replaced.place()}"
             raise BaseChanged(f"{msg} ({replaced.name}); roll it back, or replace nothing")
-    surplus = _become(book, record, SESSION, holder, "commit")
+        if record.pool is not replaced.pool and record.position == replaced.position:
+            # The same state in another place: who waits to start from it must find it there.
+            name = replaced.name
+    surplus = _become(book, record, SESSION, holder, "commit", name)
     state = issue_session(record)
     book.make_live(record, state)
     book.commits += 1
@@ -120,6 +124,8 @@ def unpin(book: Book, base: ClaimRecord) -> GivenBack | None:
 
 
 def _check_complete(book: Book, record: ClaimRecord, verb: str) -> None:
+    if record.pool.place is Place.FILE:
+        raise misuse(book, f"{verb}: {record.place()} only reads its base: roll it back")
     if record.content is not VALID:
         raise misuse(book, f"{verb}: {record.place()} is {record.content.value}, not valid")
     if not record.position:
@@ -127,15 +133,22 @@ def _check_complete(book: Book, record: ClaimRecord, verb: str) -> None:
 
 
 def _become(
-    book: Book, record: ClaimRecord, kind: Kind, holder: Holder, verb: str
+    book: Book,
+    record: ClaimRecord,
+    kind: Kind,
+    holder: Holder,
+    verb: str,
+    name: BaseName | None = None,
 ) -> list[PageIndex]:
     """Change the owner and the generation; pages beyond the position go back and are returned."""
     book.spend(record, verb)
-    holder.version += 1
+    if name is None:
+        holder.version += 1
+        name = BaseName(holder.custodian, holder.version)
     record.kind = kind
     record.holder = holder
-    record.name = BaseName(holder.custodian, holder.version)
-    book.names[holder.custodian, holder.version] = record
+    record.name = name
+    book.names[name.holder, name.version] = record
     book.next_generation(record)
     book.transitions += 1
     return _trim(book, record)
@@ -143,13 +156,13 @@ def _become(
 
 def _trim(book: Book, record: ClaimRecord) -> list[PageIndex]:
     size = book.capacity.page_size
-    keep = -(-record.position // size)
+    keep = -(-record.position // size) - record.first_page
     surplus = record.page_table[keep:]
     if surplus:
         del record.page_table[keep:]
         del record.exclusive[-len(surplus) :]
-        record.covered = keep * size
-        book.give_back_pages(surplus)
+        record.covered = (keep + record.first_page) * size
+        record.pool.give_back_pages(surplus)
     return surplus
 
 
@@ -160,8 +173,10 @@ def _end(book: Book, record: ClaimRecord, event: str, verb: str) -> None:
     record.fate = verb
     book.transitions += 1
     record.base = None
-    if record.name is not None:
-        del book.names[record.name.holder, record.name.version]
+    name = record.name
+    if name is not None:
+        if book.names[name.holder, name.version] is record:
+            del book.names[name.holder, name.version]
         record.holder = None
     given_back: GivenBack | None = None
     if record.pins:
@@ -189,14 +204,15 @@ def _release(book: Book, record: ClaimRecord) -> GivenBack:
     runs: Sequence[RunId] = ()
     if record.tip is not None:
         runs = book.runs.drop(record.tip, pages)
-    # In place, and not by Book.give_back_pages: two calls fewer at the end of each turn.
-    slot, freed = record.slot, book.freed
+    # In place, and not by Pool.give_back_pages: two calls fewer at the end of each turn.
+    pool, slot = record.pool, record.slot
+    freed = pool.freed
     if pages:
-        book.free_pages.extend(pages)
+        pool.free_pages.extend(pages)
         if freed is not None:
             freed.pages.update(dict.fromkeys(pages))
     if slot is not NO_SLOT:
-        book.free_slots.append(slot)
+        pool.free_slots.append(slot)
         if freed is not None:
             freed.slots[slot] = None
     return pages, runs

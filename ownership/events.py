@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from ownership.book import Book, LeaseRecord
 from ownership.claims import ClaimRecord, Kind
-from ownership.ids import NO_SLOT, ClaimId, CustodianId, PageIndex, RunId, SlotIndex
+from ownership.ids import NO_SLOT, ClaimId, CustodianId, PageIndex, Place, RunId, SlotIndex
 from ownership.observer import Observer
 from ownership.runs import Run
 
@@ -38,7 +38,7 @@ def write(book: Book, observer: Observer, event: str, **fields: object) -> None:
 
 def opened(book: Book, observer: Observer) -> None:
     """A ledger begins, all free."""
-    size = book.capacity
+    size, host = book.capacity, book.pools[Place.HOST]
     write(
         book,
         observer,
@@ -46,6 +46,8 @@ def opened(book: Book, observer: Observer) -> None:
         slots=size.slots,
         pages=size.pages,
         page_size=size.page_size,
+        host_slots=host.num_slots,
+        host_pages=host.num_pages,
     )
 
 
@@ -58,8 +60,10 @@ def reserved(book: Book, observer: Observer, record: ClaimRecord) -> None:
         observer,
         "claim.reserved",
         claim=record.number,
+        place=record.pool.place.value,
         slot=_slot(record),
         generation=record.generation,
+        first_page=record.first_page,
         pages=list(record.exclusive),
         run=_run(record.tip),
         base=None if base is None else base.number,
@@ -105,7 +109,7 @@ def landed(
     book: Book,
     observer: Observer,
     entry: LeaseRecord,
-    frozen: Mapping[ClaimId, Run],
+    frozen: Mapping[ClaimId, Sequence[Run]],
     unpinned: Sequence[ClaimRecord],
     target: CustodianId,
     *,
@@ -119,20 +123,28 @@ def landed(
         lease=entry.step.lease,
         step=entry.step.number,
         outcome="ok" if is_ok else "failed",
-        rows=[_landed_row(record, frozen.get(record.number)) for record in entry.claims],
+        rows=[_landed_row(record, frozen.get(record.number, ())) for record in entry.claims],
         unpinned=[base.number for base in unpinned],
         to=target,
     )
 
 
-def _landed_row(record: ClaimRecord, run: Run | None) -> dict[str, object]:
-    return {
+def _landed_row(record: ClaimRecord, runs: Sequence[Run]) -> dict[str, object]:
+    run = runs[-1] if runs else None
+    row: dict[str, object] = {
         "claim": record.number,
         "position": record.position,
         "frozen": [] if run is None else list(run.pages),
         "run": _run(run),
         "parent": None if run is None else _run(run.parent),
     }
+    if len(runs) > 1:
+        # A state that was copied from another place brings the runs of its history along.
+        row["earlier"] = [
+            {"frozen": list(run.pages), "run": _run(run), "parent": _run(run.parent)}
+            for run in runs[:-1]
+        ]
+    return row
 
 
 def quarantined(book: Book, observer: Observer, entry: LeaseRecord) -> None:

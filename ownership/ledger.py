@@ -32,10 +32,10 @@ from typing import final
 
 from ownership import custody, endings, events, stepping
 from ownership.audit import AuditReport
-from ownership.book import Book, Freed
+from ownership.book import Book
 from ownership.custody import misuse
 from ownership.handles import ClaimHandle, Lease
-from ownership.ids import DEVICE, CustodianId, PageIndex, SlotIndex
+from ownership.ids import DEVICE, CustodianId, PageIndex, Place, SlotIndex
 from ownership.observer import Observer
 from ownership.ports import BatchPort, CachePort, SessionPort
 from ownership.values import Capacity, Reclaimed
@@ -51,7 +51,8 @@ class Ledger:
     Not thread-safe: every port, and the ledger itself, belongs to one thread.
 
     Args:
-        capacity: how much there is to own.
+        capacity: how much there is to own on the device.
+        host: in host memory; None: nothing.
         observer: is told each change of owner; None costs one attribute test.
         track_freed: remember what was given back, for :meth:`drain_freed`.
     """
@@ -59,9 +60,15 @@ class Ledger:
     __slots__ = ("_book", "_view")
 
     def __init__(
-        self, capacity: Capacity, *, observer: Observer | None = None, track_freed: bool = False
+        self,
+        capacity: Capacity,
+        *,
+        host: Capacity | None = None,
+        observer: Observer | None = None,
+        track_freed: bool = False,
     ) -> None:
-        self._book = Book(capacity, Freed() if track_freed else None)
+        _check_alike(capacity, host)
+        self._book = Book(capacity, host, track_freed)
         self._view = LedgerView(self._book)
         self.observer = observer
 
@@ -123,16 +130,22 @@ class Ledger:
         """Put a step out of reach: its device is gone or hangs. It can only land as failed."""
         stepping.quarantine(self._book, lease)
 
-    def drain_freed(self) -> tuple[Sequence[SlotIndex], Sequence[PageIndex]]:
+    def drain_freed(
+        self, place: Place = Place.DEVICE
+    ) -> tuple[Sequence[SlotIndex], Sequence[PageIndex]]:
         """Return what was given back since the last call, so that a device can poison it.
+
+        Numbers are a device's own: from 0 in each place.
 
         Raises:
             LedgerError: the ledger was made without ``track_freed``.
         """
-        freed = self._book.freed
+        pool = self._book.pools[place]
+        freed = pool.freed
         if freed is None:
             raise misuse(self._book, "drain_freed: the ledger was made without track_freed")
-        slots, pages = tuple(freed.slots), tuple(freed.pages)
+        slots = tuple(map(pool.local_slot, freed.slots))
+        pages = tuple(pool.local_pages(freed.pages))
         freed.slots.clear()
         freed.pages.clear()
         return slots, pages
@@ -145,3 +158,15 @@ class Ledger:
         if custodian == DEVICE:
             raise misuse(self._book, "a port belongs to an actor; the device has leases")
         return custodian
+
+
+def _check_alike(device: Capacity, host: Capacity | None) -> None:
+    """A state fits into host memory only if that is cut like the device's."""
+    if host is None:
+        return
+    if host.page_size != device.page_size:
+        msg = f"host pages of {host.page_size} positions, device pages of {device.page_size}"
+        raise ValueError(msg)
+    if (host.slots and not device.slots) or (host.pages and not device.pages):
+        msg = f"host memory for {host}, but the device has {device}: nothing could be copied there"
+        raise ValueError(msg)

@@ -18,7 +18,7 @@ from typing import final
 from ownership import admission, endings, stepping
 from ownership.book import Book
 from ownership.handles import BatchOwned, CacheOwned, Lease, SessionOwned
-from ownership.ids import CustodianId
+from ownership.ids import CustodianId, Place
 from ownership.marks import Consume
 from ownership.values import Base, GrowResult, LandOutcome, Need, Refused
 
@@ -35,24 +35,34 @@ class BatchPort:
         self._book = book
         self._custodian = custodian
 
-    def reserve(self, need: Need, base: Base, /, *, turn: str) -> BatchOwned | Refused:
+    def reserve(
+        self, need: Need, base: Base | BatchOwned, /, *, turn: str, place: Place = Place.DEVICE
+    ) -> BatchOwned | Refused:
         """Begin a working claim at the position of its base; all or nothing.
 
         Takes a slot and the pages that ``need`` asks for beyond the base's full ones, shares those,
         and pins the base until the claim's first step has landed. Nothing is copied yet: the slot
-        and the tail are to be copied by that step.
+        and the tail are to be copied by that step. In another place than the base's, or where pages
+        are dropped, the full pages are copied as well, all but those of which a copy is there.
 
         Args:
             need: positions that the claim must cover, the base's included.
-            base: the state to start from; ``ZEROS`` to start from nothing.
+            base: the state to start from; ``ZEROS`` to start from nothing. A working claim of this
+                port's own is only lent, and can't be launched until the copy has landed.
             turn: a label for events and errors.
+            place: where the claim lives. In ``Place.FILE`` it takes nothing but the pin, and can
+                only be rolled back.
 
         Returns:
             The claim, in this port's custody; or how much was missing; or that the base is gone.
 
+        Raises:
+            LedgerError: a negative need, pages dropped that the base has not filled, or a working
+                claim as base that has no valid state.
+
         O(pages of the base and of the need).
         """
-        return admission.reserve(self._book, self._custodian, need, base, turn)
+        return admission.reserve(self._book, self._custodian, need, base, turn, place)
 
     def grow(self, claim: BatchOwned, need: Need, /) -> GrowResult:
         """Add pages until the claim covers ``need``; all or nothing. The claim stays the caller's.
@@ -120,7 +130,8 @@ class SessionPort:
                 if copies out of it are under way. None: what the session has, it keeps.
 
         Returns:
-            The session's state, one generation on, named by this custodian and ``version``.
+            The session's state, one generation on, named by this custodian and ``version``. An
+            unchanged copy of ``replaces`` in another place takes over its name instead.
 
         Raises:
             BaseChanged: the working claim did not start from ``replaces``.

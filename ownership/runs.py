@@ -24,6 +24,11 @@ class Run:
     parent: "Run | None"
     pages: tuple[PageIndex, ...]
     count: int
+    length: int
+    """Pages of the whole chain, this run's included."""
+    twin: "Run | None" = None
+    """The run in the other place that holds the same, bit for bit, as long as both are alive. Then
+    their parents are twins as well, or were when the younger one was made."""
 
     def chain(self) -> "Iterator[Run]":
         """This run and those before it, the newest first."""
@@ -48,7 +53,8 @@ class RunTable:
         The claim gives up its count of ``parent`` and the new run takes one, so that the parent's
         count stays as it is.
         """
-        run = Run(next(self._numbers), parent, pages, 1)
+        before = 0 if parent is None else parent.length
+        run = Run(next(self._numbers), parent, pages, 1, before + len(pages))
         self.alive[run.number] = run
         return run
 
@@ -64,6 +70,9 @@ class RunTable:
             if run.count:
                 break
             del self.alive[run.number]
+            if run.twin is not None:
+                run.twin.twin = None
+                run.twin = None
             ended.append(run.number)
             freed.extend(run.pages)
             run = run.parent

@@ -12,6 +12,7 @@ from ownership.claims import DRAINING, ClaimRecord
 from ownership.custody import live_claim
 from ownership.handles import BatchOwned
 from ownership.ids import NO_SLOT, ClaimId, RunId
+from ownership.pools import Pool
 from ownership.runs import Run
 from ownership.values import BaseName
 
@@ -21,8 +22,9 @@ __all__ = ["ReleaseSimulation"]
 class ReleaseSimulation:
     """Counts what a set of endings would give back, in any order. O(what it would free)."""
 
-    def __init__(self, book: Book, /) -> None:
+    def __init__(self, book: Book, pool: Pool, /) -> None:
         self._book = book
+        self._pool = pool
         self._slots = 0
         self._pages = 0
         self._ended: set[ClaimId] = set()
@@ -31,12 +33,12 @@ class ReleaseSimulation:
 
     @property
     def slots(self) -> int:
-        """Slots that would be free in addition."""
+        """Slots of its place that would be free in addition."""
         return self._slots
 
     @property
     def pages(self) -> int:
-        """Pages that would be free in addition."""
+        """Pages of its place that would be free in addition."""
         return self._pages
 
     def base(self, name: BaseName, /) -> Self:
@@ -76,6 +78,8 @@ class ReleaseSimulation:
         return self._pins.get(record.number, record.pins)
 
     def _free(self, record: ClaimRecord) -> None:
+        if record.pool is not self._pool:
+            return
         if record.slot is not NO_SLOT:
             self._slots += 1
         self._pages += len(record.exclusive)

@@ -59,7 +59,7 @@ def land(
 ) -> tuple[BatchOwned, ...]:
     """Take a step's claims back from the device, all of them before this returns."""
     entry = held_lease(book, lease, "BatchPort.land")
-    frozen: dict[ClaimId, Run] = {}
+    frozen: dict[ClaimId, list[Run]] = {}
     if isinstance(outcome, StepFailed):
         bases = _land_failed(entry.claims, custodian)
     else:
@@ -98,33 +98,58 @@ def _land_absorbed(
     records: Sequence[ClaimRecord],
     custodian: CustodianId,
     tokens: Sequence[int],
-    frozen: dict[ClaimId, Run],
+    frozen: dict[ClaimId, list[Run]],
 ) -> list[ClaimRecord]:
     bases: list[ClaimRecord] = []
     for record, absorbed in zip(records, tokens, strict=True):
         record.custodian = custodian
         record.step = None
-        record.position = position = record.position + absorbed
         if record.content is not VALID:
             record.content = VALID
-            if record.base is not None:
-                bases.append(record.base)
+            base = record.base
+            if base is not None:
+                bases.append(base)
                 record.base = None
+                if record.exclusive and record.copies_pages_of(base):
+                    copied = _freeze_copied(book, record, base)
+                    if copied:
+                        frozen[record.number] = copied
+        record.position = position = record.position + absorbed
         if position >= record.next_full:
-            frozen[record.number] = _freeze(book, record)
+            full = position // book.capacity.page_size
+            run = _freeze(book, record, full - record.first_page - record.shared_pages)
+            record.next_full = (full + 1) * book.capacity.page_size
+            frozen.setdefault(record.number, []).append(run)
     return bases
 
 
-def _freeze(book: Book, record: ClaimRecord) -> Run:
-    """Make the pages that the landing filled a run: no step may write them again."""
-    size = book.capacity.page_size
-    full = record.position // size
-    count = full - (len(record.page_table) - len(record.exclusive))
+def _freeze(book: Book, record: ClaimRecord, count: int) -> Run:
+    """Make the claim's first ``count`` own pages a run: no step may write them again."""
     pages = tuple(record.exclusive[:count])
     del record.exclusive[:count]
     record.tip = run = book.runs.freeze(record.tip, pages)
-    record.next_full = (full + 1) * size
     return run
+
+
+def _freeze_copied(book: Book, record: ClaimRecord, base: ClaimRecord) -> list[Run]:
+    """Freeze the full pages that the first step has copied from another place, run by run.
+
+    Each is the twin of the run that it was copied from, so that whoever follows that way shares it.
+    A claim that has dropped pages is cut otherwise than its base, and its runs are nobody's twins.
+    """
+    if record.first_page != base.first_page:
+        full = record.position // book.capacity.page_size - record.first_page
+        return [_freeze(book, record, full)] if full else []
+    if base.tip is None:
+        return []
+    copied: list[Run] = []
+    shared = record.shared_pages
+    for source in reversed([run for run in base.tip.chain() if run.length > shared]):
+        run = _freeze(book, record, len(source.pages))
+        if source.twin is None:
+            source.twin, run.twin = run, source
+        copied.append(run)
+    return copied
 
 
 def _land_failed(records: Sequence[ClaimRecord], custodian: CustodianId) -> list[ClaimRecord]:

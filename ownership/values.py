@@ -47,6 +47,9 @@ class Need:
 
     positions: int
     """Token positions, counted from 0, that the claim's pages must cover."""
+    first_page: int = 0
+    """Pages before this one are not kept: a claim that starts from a base with more of them copies
+    the rest, and shares nothing with it."""
 
 
 @attrs.frozen

@@ -8,9 +8,9 @@ from ownership.admission import pages_missing
 from ownership.audit import AuditReport, audit
 from ownership.book import Book, Violation
 from ownership.claims import DRAINING, SESSION, ZEROED, ClaimRecord, Content, Kind
-from ownership.custody import held_lease, live_claim
-from ownership.handles import ClaimHandle, Lease
-from ownership.ids import NO_SLOT, ClaimId, CustodianId, NoSlot, PageIndex, SlotIndex
+from ownership.custody import held_lease, live_claim, misuse
+from ownership.handles import CacheOwned, ClaimHandle, Lease, SessionOwned
+from ownership.ids import NO_SLOT, ClaimId, CustodianId, NoSlot, PageIndex, Place, SlotIndex
 from ownership.simulation import ReleaseSimulation
 from ownership.values import ZEROS, Base, BaseName, Capacity, Need
 
@@ -27,14 +27,14 @@ __all__ = [
 
 @attrs.frozen
 class CopyFrom:
-    """The slot starts as a copy of this one."""
+    """The slot starts as a copy of this one, in ``Placement.source``."""
 
     slot: SlotIndex
 
 
 @attrs.frozen
 class TailCopy:
-    """Page ``target`` starts as a copy of ``source``, the partly filled last page of a base."""
+    """Page ``target`` starts as a copy of ``source``, a page of the base."""
 
     source: PageIndex
     target: PageIndex
@@ -45,15 +45,26 @@ Initial = CopyFrom | Literal["zeros", "kept"]
 
 @attrs.frozen
 class Placement:
-    """Where one row of a launched step reads and writes; lent until the lease lands."""
+    """Where one row of a launched step reads and writes; lent until the lease lands.
+
+    Slots and pages are numbered as a device does it: from 0 in each place.
+    """
 
     slot: SlotIndex | NoSlot
     initial: Initial
     """``"kept"`` also for a claim without a slot that starts from a base: nothing to copy."""
     position: int
     pages: list[PageIndex]
-    """The claim's own page table, not a copy: it does not change while the claim is leased."""
+    """The claim's own page table, not a copy: it does not change while the claim is leased. For a
+    claim in a file, that of its base."""
     tail_copy: TailCopy | None
+    page_copies: tuple[TailCopy, ...] = ()
+    """Whole pages to copy from another place, or from behind what was dropped; the tail is one."""
+    place: Place = Place.DEVICE
+    source: Place = Place.DEVICE
+    """Where the base is, of which slot and pages are copied."""
+    first_page: int = 0
+    """Pages that were dropped before the first of ``pages``."""
 
 
 @attrs.frozen
@@ -63,6 +74,7 @@ class BaseView:
     position: int
     pinned: int
     """Working claims that have yet to copy out of it."""
+    place: Place = Place.DEVICE
 
 
 @attrs.frozen
@@ -87,6 +99,9 @@ class ClaimView:
     turn: str
     pinned: int
     """Working claims that have yet to copy out of this one."""
+    place: Place = Place.DEVICE
+    first_page: int = 0
+    """Pages that were dropped before the first of ``pages``."""
 
 
 @attrs.frozen
@@ -115,23 +130,38 @@ class LedgerView:
 
     @property
     def capacity(self) -> Capacity:
-        """How much there is to own."""
+        """How much there is to own on the device."""
         return self._book.capacity
 
     @property
+    def host_capacity(self) -> Capacity | None:
+        """How much there is to own in host memory; None: nothing."""
+        return self._book.host_capacity
+
+    def free(self, place: Place, /) -> tuple[int, int]:
+        """Slots and pages of a place that nobody has."""
+        pool = self._book.pools[place]
+        return len(pool.free_slots), len(pool.free_pages)
+
+    @property
     def free_slots(self) -> int:
-        """Slots that nobody has."""
+        """Slots on the device that nobody has."""
         return len(self._book.free_slots)
 
     @property
     def free_pages(self) -> int:
-        """Pages that nobody has."""
+        """Pages on the device that nobody has."""
         return len(self._book.free_pages)
 
     @property
     def draining_slots(self) -> int:
         """Slots that come back when the copies out of them have ended."""
-        return self._book.draining if self._book.capacity.slots else 0
+        slots = self._book.device.slots
+        return sum(
+            record.slot in slots
+            for record in (self._book.claims.values() if self._book.draining else ())
+            if record.kind is DRAINING and record.slot is not NO_SLOT
+        )
 
     def leases(self) -> tuple[Lease, ...]:
         """Every launched step that has not landed, the oldest first."""
@@ -145,12 +175,12 @@ class LedgerView:
 
     @property
     def quarantined_slots(self) -> int:
-        """Slots that nobody but a step in quarantine has, drained bases that it pins included."""
+        """Slots on the device that nobody but a step in quarantine has, drained bases included."""
         return self._in_quarantine().slots
 
     @property
     def quarantined_pages(self) -> int:
-        """Pages that nobody but a step in quarantine has, by claim, run or pinned base."""
+        """Pages on the device that nobody but a step in quarantine has, by claim, run or base."""
         return self._in_quarantine().pages
 
     @property
@@ -190,22 +220,31 @@ class LedgerView:
     def find_base(self, name: BaseName, /) -> BaseView | None:
         """The state of that name, or None when it was given up or replaced."""
         record = self._book.names.get((name.holder, name.version))
-        return None if record is None else BaseView(record.position, record.pins)
+        if record is None:
+            return None
+        return BaseView(record.position, record.pins, record.pool.place)
 
-    def resting(self) -> tuple[BaseName, ...]:
-        """Names of all sessions' states, in the order of their commits."""
+    def name_of(self, state: SessionOwned | CacheOwned, /) -> BaseName:
+        """How a turn asks for a state as its base; StaleHandle when the handle is spent."""
+        record = live_claim(self._book, state)
+        if record.name is None:
+            raise misuse(self._book, f"name_of: {record.place()} is no state at rest")
+        return record.name
+
+    def resting(self, place: Place = Place.DEVICE, /) -> tuple[BaseName, ...]:
+        """Names of all sessions' states in a place, in the order of their commits."""
         return tuple(
             record.name
             for record in self._book.names.values()
-            if record.kind is SESSION and record.name is not None
+            if record.kind is SESSION and record.name is not None and record.pool.place is place
         )
 
-    def pages_needed(self, need: Need, base: Base, /) -> int:
+    def pages_needed(self, need: Need, base: Base, /, place: Place = Place.DEVICE) -> int:
         """Pages that ``reserve`` would take; from nothing, when the base is gone."""
         source = None
         if base is not ZEROS:
             source = self._book.names.get((base.holder, base.version))
-        return pages_missing(self._book, need, source)
+        return pages_missing(self._book, need, source, place)
 
     def placements(self, lease: Lease, /) -> tuple[Placement, ...]:
         """Where the rows of a launched step read and write, in order of the launch."""
@@ -213,9 +252,9 @@ class LedgerView:
         size = self._book.capacity.page_size
         return tuple([_placement(record, size) for record in entry.claims])
 
-    def simulate(self) -> ReleaseSimulation:
-        """Begin to count what a set of endings would give back."""
-        return ReleaseSimulation(self._book)
+    def simulate(self, place: Place = Place.DEVICE, /) -> ReleaseSimulation:
+        """Begin to count what a set of endings would give back in a place."""
+        return ReleaseSimulation(self._book, self._book.pools[place])
 
     def held_by(self, custodian: CustodianId, /) -> tuple[ClaimView, ...]:
         """All claims in this custody, the oldest first. O(claims of the ledger)."""
@@ -230,7 +269,7 @@ class LedgerView:
         return audit(self._book)
 
     def _in_quarantine(self) -> ReleaseSimulation:
-        simulation = ReleaseSimulation(self._book)
+        simulation = ReleaseSimulation(self._book, self._book.device)
         for entry in self._book.leases.values():
             if entry.step.quarantined:
                 for record in entry.claims:
@@ -253,20 +292,77 @@ def _claim_view(record: ClaimRecord) -> ClaimView:
         name=record.name,
         turn=record.turn,
         pinned=record.pins,
+        place=record.pool.place,
+        first_page=record.first_page,
     )
 
 
 def _placement(record: ClaimRecord, page_size: int) -> Placement:
-    position, table, base = record.position, record.page_table, record.base
+    position, table, base, slot = record.position, record.page_table, record.base, record.slot
     initial: Initial = "kept"
     tail: TailCopy | None = None
-    if base is None:
-        if record.content is ZEROED:
-            initial = "zeros"
-    else:
+    if base is not None and base.pool is record.pool and base.first_page == record.first_page:
         if base.slot is not NO_SLOT:
             initial = CopyFrom(base.slot)
         if table and position % page_size:
-            full = position // page_size
+            full = position // page_size - record.first_page
             tail = TailCopy(base.page_table[full], table[full])
-    return Placement(record.slot, initial, position, table, tail)
+    elif base is not None:
+        return _moving(record, base, page_size)
+    elif record.content is ZEROED:
+        initial = "zeros"
+    if record.pool.place is not Place.DEVICE:
+        return _elsewhere(record, initial, tail)
+    return Placement(slot, initial, position, table, tail, first_page=record.first_page)
+
+
+def _elsewhere(record: ClaimRecord, initial: Initial, tail: TailCopy | None) -> Placement:
+    """A claim that is copied, if at all, within host memory."""
+    pool = record.pool
+    slot = record.slot if record.slot is NO_SLOT else pool.local_slot(record.slot)
+    if isinstance(initial, CopyFrom):
+        initial = CopyFrom(pool.local_slot(initial.slot))
+    if tail is not None:
+        tail = TailCopy(*pool.local_pages((tail.source, tail.target)))
+    pages = pool.local_pages(record.page_table)
+    return Placement(
+        slot,
+        initial,
+        record.position,
+        pages,
+        tail,
+        place=pool.place,
+        source=pool.place,
+        first_page=record.first_page,
+    )
+
+
+def _moving(record: ClaimRecord, base: ClaimRecord, page_size: int) -> Placement:
+    """A claim whose first step copies whole pages: out of another place, or behind a drop."""
+    pool, there = record.pool, base.pool
+    slot = record.slot if record.slot is NO_SLOT else pool.local_slot(record.slot)
+    initial: Initial = "kept"
+    if base.slot is not NO_SLOT:
+        initial = CopyFrom(there.local_slot(base.slot))
+    sources = there.local_pages(base.page_table)
+    copies: tuple[TailCopy, ...] = ()
+    pages = sources
+    if pool.place is not Place.FILE:
+        pages = pool.local_pages(record.page_table)
+        end = -(-record.position // page_size) - record.first_page
+        skipped = record.first_page - base.first_page
+        copies = tuple(
+            TailCopy(sources[at + skipped], pages[at])
+            for at in range(record.shared_pages, end if pages else 0)
+        )
+    return Placement(
+        slot,
+        initial,
+        record.position,
+        pages,
+        None,
+        copies,
+        pool.place,
+        there.place,
+        base.first_page if pool.place is Place.FILE else record.first_page,
+    )

@@ -93,8 +93,18 @@ class Names:
             self.run(record.tip),
             record.pins,
             None if record.base is None else self.claim(record.base),
-            record.origin if record.origin is None else self._claims.get(record.origin, -1),
+            self._origin(record),
+            record.pool.place.value,
+            record.first_page,
             record.custodian in ("scheduler", "gpu-pool", "device"),
+        )
+
+    def _origin(self, record: Any) -> Any:
+        """The state that a claim started from, if it is still there under that name."""
+        name = record.origin
+        origin = None if name is None else self._book.names.get((name.holder, name.version))
+        return (
+            None if name is None else -1 if origin is None else self._claims.get(origin.number, -1)
         )
 
     def run(self, run: Any) -> object:
@@ -106,7 +116,8 @@ class Names:
         if not is_new:
             return name
         pages: Any = tuple([self.number("page", page) for page in run.pages])
-        return (name, pages, run.count, self.run(run.parent))
+        twin = None if run.twin is None else self.run(run.twin)
+        return (name, pages, run.count, self.run(run.parent), twin)
 
     def base(self, base: Base) -> Any:
         """A base by the claim that it names, or as one that is gone."""
@@ -131,7 +142,8 @@ class Names:
             if record.number not in self._claims
         )
         order = tuple(self._claims.get(record.number, -1) for record in book.names.values())
-        return (others, order, len(book.free_slots), len(book.free_pages), len(book.leases))
+        free = tuple((len(p.free_slots), len(p.free_pages)) for p in book.pools.values())
+        return (others, order, free, len(book.leases))
 
 
 def turn_form(names: Names, turn: OpenTurn, claim: object) -> tuple[Any, ...]:

@@ -1,0 +1,320 @@
+"""The store actor: between sessions and the worker that keeps them on disk.
+
+It holds no handle and knows no file. A session asks for one thing at a time and is answered exactly
+once, when the worker has reported; the worker's thread posts its reports, so nothing here is the
+result of an await. When this actor dies, whoever has open business is told, and a successor goes on
+over the same worker: a report on business of a former life finds nobody who waits for it.
+
+What sessions may have under way is bounded by them (one change, one snapshot, one image each). The
+bytes of images are bounded here: a snapshot beyond the bound is refused, since there is always the
+log; an image to be read waits until there is room for it.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import assert_never, final
+
+import attrs
+
+from kernel.actor import Actor, Address, System, Timer
+from kernel.errors import EngineFault, StoreError
+from kernel.ids import STORE, SessionId, TurnId
+from kernel.messages import Down, SessionMessage, StoreMessage
+from kernel.reply import Reply
+from kernel.session_store import (
+    KeepState,
+    ReadSession,
+    ReadState,
+    RemoveSession,
+    SessionRecord,
+    StoreFault,
+    StoreJob,
+    StoreReport,
+    StoreWorker,
+)
+from kernel.state_image import StateImage
+from kernel.store_messages import (
+    FetchState,
+    ForgetStored,
+    JobDone,
+    LogStored,
+    ReadStored,
+    ReleaseImage,
+    StateFetched,
+    StateStored,
+    StoreLog,
+    StoreOverdue,
+    StoreState,
+)
+from ownership import CustodianId
+
+__all__ = ["StoreActor", "StoreRules"]
+
+
+@attrs.frozen
+class StoreRules:
+    """The numbers that the store keeps to."""
+
+    max_image_bytes: int = 1 << 30
+    """Most bytes of images on their way to the disk, and as many that were read from it; one image
+    may always be on its way."""
+    timeout_s: float = 60.0
+    """A job that takes longer counts as a death of this actor."""
+    mail_bound: int = 1024
+
+
+@attrs.define(eq=False)
+class _Change:
+    asker: CustodianId
+    number: int
+    jobs_left: int
+    fault: StoreFault | None = None
+
+
+@attrs.frozen
+class _Snapshot:
+    asker: CustodianId
+    position: int
+    nbytes: int
+
+
+@attrs.frozen
+class _Removal:
+    session_id: SessionId
+    reply: Reply[None]
+
+
+_Business = _Change | _Snapshot | FetchState | ReadStored | _Removal
+
+
+@final
+class StoreActor(Actor[StoreMessage]):
+    """Hands jobs to one worker, and its reports to whoever asked.
+
+    Args:
+        worker: outlives this actor.
+        new_job: numbers jobs, over all lives of this actor.
+        on_record: told what was read of a session that is to be woken; mustn't raise.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        worker: StoreWorker,
+        rules: StoreRules,
+        *,
+        new_job: Callable[[], int],
+        on_record: Callable[[SessionId, SessionRecord | StoreFault], None],
+    ) -> None:
+        super().__init__(STORE, system, mail_bound=rules.mail_bound)
+        self._worker = worker
+        self._rules = rules
+        self._new_job = new_job
+        self._on_record = on_record
+        self._here: Address[StoreMessage] = Address(STORE)
+        self._open: dict[int, _Business] = {}
+        self._deadlines: deque[tuple[float, int]] = deque()
+        self._timer: Timer | None = None
+        self._bytes_out = 0
+        self._bytes_in = 0
+        self._images: dict[TurnId, int] = {}
+        """Bytes of the images that were read and not released, by turn."""
+        self._fetches: deque[FetchState] = deque()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no job is under way and none waits."""
+        return not self._open and not self._fetches
+
+    def handle(self, message: StoreMessage, /) -> None:
+        """Take one message."""
+        match message:
+            case StoreLog():
+                change = _Change(message.asker, message.change, len(message.jobs))
+                for job in message.jobs:
+                    self._submit(job, change)
+            case StoreState():
+                self._store_state(message)
+            case FetchState():
+                self._fetches.append(message)
+                self._fetch_next()
+            case ReleaseImage():
+                self._release(message.turn)
+            case ReadStored():
+                self._submit(ReadSession(message.session_id), message)
+            case ForgetStored():
+                removal = _Removal(message.session_id, message.reply)
+                self._submit(RemoveSession(message.session_id), removal)
+            case JobDone():
+                self._done(message.job, message.report)
+            case StoreOverdue():
+                self._timer = None
+                self._watch()
+            case Down():
+                self._forget_images_of(message.name)
+            case _:
+                assert_never(message)
+
+    def refuse(self, message: StoreMessage, error: BaseException, /) -> None:
+        """A request that was never handled has failed; of others only the report is lost."""
+        fault = _stopped(error)
+        match message:
+            case StoreLog():
+                self._tell(message.asker, LogStored(message.change, fault))
+            case StoreState():
+                self._tell(message.asker, StateStored(_position(message), fault))
+            case FetchState():
+                self._tell(message.asker, StateFetched(message.turn, fault))
+            case ReadStored():
+                self._on_record(message.session_id, fault)
+            case ForgetStored():
+                message.reply.fail(_error(message.session_id, fault))
+            case _:
+                pass
+
+    def abandon(self, error: BaseException, /) -> None:
+        """Answer the callers; sessions hear of it as ``Down``."""
+        fault = _stopped(error)
+        if self._timer is not None:
+            self._timer.cancel()
+        for business in self._open.values():
+            if isinstance(business, ReadStored):
+                self._on_record(business.session_id, fault)
+            elif isinstance(business, _Removal):
+                business.reply.fail(_error(business.session_id, fault))
+
+    def has_business_with(self, name: CustodianId, /) -> bool:
+        """A session that dies may hold an image, or wait for one."""
+        return name != self.name and bool(self._images or self._fetches)
+
+    # Jobs
+
+    def _submit(self, job: StoreJob, business: _Business) -> None:
+        number = self._new_job()
+        self._open[number] = business
+        self._deadlines.append((self.system.now() + self._rules.timeout_s, number))
+
+        def done(report: StoreReport) -> None:
+            self.system.post_from_thread(self._here, JobDone(number, report))
+
+        try:
+            self._worker.submit(job, done)
+        except Exception as error:
+            self._done(number, StoreFault(repr(error), "failed", error))
+        if self._timer is None:
+            self._watch()
+
+    def _watch(self) -> None:
+        """Die of a job that is overdue; else look again when the oldest one would be."""
+        while self._deadlines and self._deadlines[0][1] not in self._open:
+            self._deadlines.popleft()
+        if not self._deadlines:
+            return
+        at, number = self._deadlines[0]
+        if at <= self.system.now():
+            why = f"a job took longer than {self._rules.timeout_s:g} s"
+            raise EngineFault(actor=STORE, why=why)
+        overdue = StoreOverdue(number)
+        self._timer = self.system.call_at(
+            at, lambda: self.system.post(self._here, overdue, self.name)
+        )
+
+    def _done(self, number: int, report: StoreReport) -> None:
+        business = self._open.pop(number, None)
+        if not self._open:
+            self._deadlines.clear()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+        fault = report if isinstance(report, StoreFault) else None
+        match business:
+            case _Change():
+                self._change_done(business, fault)
+            case _Snapshot():
+                self._bytes_out -= business.nbytes
+                self._tell(business.asker, StateStored(business.position, fault))
+            case FetchState():
+                self._fetched(business, report)
+            case ReadStored():
+                self._on_record(business.session_id, _as_record(report))
+            case _Removal() if fault is None or fault.reason == "missing":
+                business.reply.answer(None)
+            case _Removal():
+                business.reply.fail(_error(business.session_id, fault))
+            case None:
+                pass  # asked for in a former life
+            case _:
+                assert_never(business)
+
+    def _change_done(self, change: _Change, fault: StoreFault | None) -> None:
+        change.jobs_left -= 1
+        change.fault = change.fault or fault
+        if not change.jobs_left:
+            self._tell(change.asker, LogStored(change.number, change.fault))
+
+    # Images
+
+    def _store_state(self, message: StoreState) -> None:
+        position = _position(message)
+        nbytes = message.job.image.nbytes if isinstance(message.job, KeepState) else 0
+        if self._bytes_out and self._bytes_out + nbytes > self._rules.max_image_bytes:
+            why = f"{self._bytes_out} bytes of snapshots are on their way to the disk"
+            self._tell(message.asker, StateStored(position, StoreFault(why, "refused")))
+            return
+        self._bytes_out += nbytes
+        self._submit(message.job, _Snapshot(message.asker, position, nbytes))
+
+    def _fetch_next(self) -> None:
+        while self._fetches:
+            nbytes = self._fetches[0].nbytes
+            if self._images and self._bytes_in + nbytes > self._rules.max_image_bytes:
+                return
+            fetch = self._fetches.popleft()
+            self._images[fetch.turn] = nbytes
+            self._bytes_in += nbytes
+            self._submit(ReadState(fetch.session_id), fetch)
+
+    def _fetched(self, fetch: FetchState, report: StoreReport) -> None:
+        found = report if isinstance(report, StateImage | StoreFault) else _odd(report)
+        is_wanted = fetch.turn in self._images
+        if isinstance(found, StoreFault):
+            self._release(fetch.turn)
+        if is_wanted:
+            self._tell(fetch.asker, StateFetched(fetch.turn, found))
+
+    def _release(self, turn: TurnId) -> None:
+        self._fetches = deque(fetch for fetch in self._fetches if fetch.turn != turn)
+        self._bytes_in -= self._images.pop(turn, 0)
+        self._fetch_next()
+
+    def _forget_images_of(self, asker: CustodianId) -> None:
+        """The asker died; whatever it had asked for is of no use any more."""
+        waiting = [fetch for fetch in self._fetches if fetch.asker == asker]
+        reading = [job for job in self._open.values() if isinstance(job, FetchState)]
+        for fetch in (*waiting, *(job for job in reading if job.asker == asker)):
+            self._release(fetch.turn)
+
+    def _tell(self, asker: CustodianId, answer: LogStored | StateStored | StateFetched) -> None:
+        self.system.post(Address[SessionMessage](asker), answer, self.name)
+
+
+def _position(message: StoreState) -> int:
+    return message.job.image.position if isinstance(message.job, KeepState) else 0
+
+
+def _stopped(error: BaseException) -> StoreFault:
+    return StoreFault(str(error), "stopped", error)
+
+
+def _odd(report: StoreReport) -> StoreFault:
+    return StoreFault(f"the store answered with a {type(report).__name__}", "failed")
+
+
+def _as_record(report: StoreReport) -> SessionRecord | StoreFault:
+    return report if isinstance(report, SessionRecord | StoreFault) else _odd(report)
+
+
+def _error(session_id: SessionId, fault: StoreFault) -> StoreError:
+    error = StoreError(session_id=session_id, reason=fault.reason, why=fault.why)
+    error.__cause__ = fault.error
+    return error
