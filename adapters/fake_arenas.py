@@ -7,42 +7,36 @@ aliased slot or page, a missed copy, a stale page table or a wrong position chan
 would on real hardware, where such bugs show up as text that is a little odd.
 
 Memory that was never written or was given back is poison: reading it changes tokens and is noted
-in ``poison_reads``. ``hash`` of a tuple of ints is not salted, so runs are alike in every process
-of one CPython version.
+in ``poison_reads``. Host memory is the same, and no row computes in it. ``hash`` of a tuple of
+ints is not salted, so runs are alike in every process of one CPython version.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import attrs
 
-from adapters.fake_sampling import draw_ruled, score_prompt
+from adapters.fake_drawing import draw, draw_scored
+from adapters.fake_images import array_kinds, load_image
+from adapters.fake_memory import POISON, ZEROS, FakeMemory
+from adapters.fake_plan_checks import PlanFault, check_sources, check_targets
+from adapters.image_check import ArrayKind, image_fault
+from kernel.state_image import StateImage
 from kernel.step import (
     CopyOf,
     DeviceLimits,
     DeviceStep,
     ModelSpec,
+    RowFault,
     RowOutcome,
-    RowSampling,
-    RowScores,
     StepRow,
+    TransferRow,
 )
-from ownership import NoSlot, PageIndex, SlotIndex
+from ownership import NoSlot, PageIndex, Place, SlotIndex
 
-__all__ = ["FakeArenas", "PlanFault", "PoisonRead"]
+__all__ = ["CELL_MASK", "FakeArenas", "PlanFault", "PoisonRead"]
 
-_ZEROS = 0x7E0
-"""Hash of a cleared slot."""
-_NO_SLOT = 0xA77
-"""Stands for the slot where the model has none; each cell then depends on its own token alone."""
-_CELL_MASK = (1 << 32) - 1
-_POISON = 1 << 50
-"""In a slot or a cell. More than 2**18 cells together, so a page's sum tells whether it is there.
-"""
-
-
-class PlanFault(Exception):
-    """The step's plan can't be right: two writers, a reader of what is written, out of bounds."""
+CELL_MASK = (1 << 32) - 1
 
 
 @attrs.frozen
@@ -50,7 +44,7 @@ class PoisonRead:
     """A row read memory that holds nothing."""
 
     step: int
-    row: StepRow
+    row: StepRow | TransferRow
     what: Literal["slot", "page"]
     index: SlotIndex | NoSlot | PageIndex
 
@@ -63,14 +57,14 @@ class FakeArenas:
     limits: DeviceLimits
     _newest_step: int = attrs.field(default=-1, init=False)
     poison_reads: list[PoisonRead] = attrs.field(factory=list[PoisonRead])
+    device: FakeMemory = attrs.field(init=False)
+    host: FakeMemory = attrs.field(init=False)
+    kinds: Mapping[str, ArrayKind] = attrs.field(init=False)
+    """The arrays of an image."""
     _slots: dict[SlotIndex | NoSlot, int] = attrs.field(init=False)
-    """By slot: the running hash, or poison; a model without slots has one constant."""
     _cells: list[int] = attrs.field(init=False)
-    """By page, then position in the page: what the token left behind, or poison."""
     _sums: list[int] = attrs.field(init=False)
-    """By page: the sum of its cells, kept up by each write."""
     _tops: list[int] = attrs.field(init=False)
-    """By page: all cells from this one on are poison."""
     _written_pages: set[int] = attrs.field(factory=set[int], init=False)
     """Pages that a row of the step that runs writes into."""
     _sum_of: Callable[[int], int] = attrs.field(init=False)
@@ -81,12 +75,14 @@ class FakeArenas:
     def __attrs_post_init__(self) -> None:
         self._uses_slots, self._uses_pages = self.model.uses_slots, self.model.uses_pages
         self._page_size = size = self.limits.page_size
-        self._slots = {SlotIndex(slot): _POISON for slot in range(self.limits.num_slots)}
-        if not self._uses_slots:
-            self._slots[NoSlot.NO_SLOT] = _NO_SLOT
-        self._cells = [_POISON] * (self.limits.num_pages * size)
-        self._sums = [_POISON * size] * self.limits.num_pages
-        self._tops = [0] * self.limits.num_pages
+        limits, uses_slots = self.limits, self._uses_slots
+        self.device = memory = FakeMemory.of(
+            limits.num_slots, limits.num_pages, size, uses_slots=uses_slots
+        )
+        self.host = FakeMemory.of(limits.host_slots, limits.host_pages, size, uses_slots=uses_slots)
+        self.kinds = array_kinds(self.model)
+        self._slots, self._cells = memory.slots, memory.cells
+        self._sums, self._tops = memory.sums, memory.tops
         self._sum_of = self._sums.__getitem__
 
     def run(self, step: DeviceStep) -> tuple[RowOutcome, ...]:
@@ -97,9 +93,21 @@ class FakeArenas:
         """
         self.poison_freed(step)
         rows = step.rows
-        for row in self._check(rows):
-            self._prepare(row)
-        return tuple([self._absorb(step, row) for row in rows])
+        fresh = self._check(rows)
+        refused = {id(row): fault for row in fresh if (fault := self._refusal(row)) is not None}
+        if not refused:
+            for row in fresh:
+                self._prepare(row)
+            return tuple([self._absorb(step, row) for row in rows])
+        for row in fresh:
+            if id(row) not in refused:
+                self._prepare(row)
+        self._poison_rows([row for row in fresh if id(row) in refused])
+        return tuple([refused.get(id(row)) or self._absorb(step, row) for row in rows])
+
+    def memory_of(self, place: Place) -> FakeMemory:
+        """The memory of a place."""
+        return self.host if place is Place.HOST else self.device
 
     def poison_freed(self, step: DeviceStep) -> None:
         """Poison what was given back before this step, unless a later step has overtaken it."""
@@ -108,24 +116,37 @@ class FakeArenas:
             self.poison(step.freed_slots, step.freed_pages)
 
     def poison(self, slots: Sequence[SlotIndex], pages: Sequence[PageIndex]) -> None:
-        """Make the content of slots and pages unusable."""
-        size = self._page_size
-        for slot in slots:
-            self._slots[slot] = _POISON
-        for page in pages:
-            self._cells[page * size : (page + 1) * size] = [_POISON] * size
-            self._sums[page] = _POISON * size
-            self._tops[page] = 0
+        """Make the content of slots and pages of the device unusable."""
+        self.device.poison(slots, pages)
 
     def poison_written(self, step: DeviceStep) -> None:
         """Make undefined what a failed step may have written: its rows' slots and last pages."""
-        size = self._page_size
-        for row in step.rows:
+        self._poison_rows(step.rows)
+
+    def _poison_rows(self, rows: Sequence[StepRow]) -> None:
+        for row in rows:
             if not isinstance(row.slot, NoSlot):
                 self.poison((row.slot,), ())
-            end = row.position + len(row.tokens)
             if self._uses_pages:
-                self.poison((), row.pages[row.position // size : -(-end // size)])
+                self.poison((), self._pages_written(row))
+
+    def _pages_written(self, row: StepRow) -> Sequence[PageIndex]:
+        """Pages that a row writes, those included that it copies or loads first."""
+        size, first = self._page_size, row.first_page
+        end = -(-(row.position + len(row.tokens)) // size) - first
+        if isinstance(row.initial, StateImage):
+            return row.pages[:end]
+        own = row.pages[row.position // size - first : end]
+        if not row.page_copies:
+            return own
+        return [*own, *{copy.target for copy in row.page_copies}.difference(own)]
+
+    def _refusal(self, row: StepRow) -> RowFault | None:
+        """Why the row's image isn't one of this model's; nothing of the row is computed then."""
+        if not isinstance(row.initial, StateImage):
+            return None
+        why = image_fault(row, row.initial, self.kinds, self._page_size)
+        return None if why is None else RowFault(why, is_undefined=True)
 
     def _check(self, rows: Sequence[StepRow]) -> list[StepRow]:
         """Refuse two writers and overlong steps; returns the rows that need zeros or copies."""
@@ -136,26 +157,36 @@ class FakeArenas:
         num_tokens = num_pages = 0
         for row in rows:
             count = len(row.tokens)
-            if not count:
+            if not count and not isinstance(row.initial, StateImage):
                 raise PlanFault("a row has no tokens")
             num_tokens += count
             slots.add(row.slot)
-            if row.initial != "kept" or row.tail_copy is not None:
+            if row.initial != "kept" or row.tail_copy is not None or row.page_copies:
                 fresh.append(row)
-            if uses_pages:
-                first, last = row.position // size, (row.position + count - 1) // size
+                if uses_pages:
+                    if row.first_page + len(row.pages) < -(-(row.position + count) // size):
+                        raise PlanFault("a page table does not cover its row")
+                    own = self._pages_written(row)
+                    num_pages += len(own)
+                    pages.update(own)
+            elif uses_pages:
+                first = row.position // size - row.first_page
+                last = (row.position + count - 1) // size - row.first_page
                 num_pages += last + 1 - first
                 if first == last:
                     pages.add(row.pages[first])
                 else:
                     pages.update(row.pages[first : last + 1])
+            elif row.page_copies:
+                raise PlanFault("a row copies pages and the model has none")
         if len(pages) != num_pages:
             raise PlanFault("two rows write one page, or a page table does not cover its row")
         if len(rows) > self.limits.max_rows or num_tokens > self.limits.max_step_tokens:
             raise PlanFault(f"{len(rows)} rows of {num_tokens} tokens are beyond {self.limits}")
         self._written_pages = pages
         self._check_slots(rows, slots)
-        self._check_sources(fresh, slots)
+        check_sources(fresh, slots, pages)
+        check_targets(fresh)
         return fresh
 
     def _check_slots(self, rows: Sequence[StepRow], slots: set[object]) -> None:
@@ -167,44 +198,39 @@ class FakeArenas:
         elif len(slots) != len(rows):
             raise PlanFault("two rows write one slot")
 
-    def _check_sources(self, fresh: Sequence[StepRow], slots: set[object]) -> None:
-        for row in fresh:
-            if isinstance(row.initial, CopyOf) and row.initial.slot in slots:
-                raise PlanFault(f"slot {row.initial.slot} is copied by one row, written by another")
-            if row.tail_copy is not None and row.tail_copy.source in self._written_pages:
-                raise PlanFault("the source of a tail copy is written by a row")
-
     def _prepare(self, row: StepRow) -> None:
-        if not isinstance(row.slot, NoSlot):
-            if isinstance(row.initial, CopyOf):
-                self._slots[row.slot] = self._slots[row.initial.slot]
-            elif row.initial == "zeros":
-                self._slots[row.slot] = _ZEROS
+        initial, memory = row.initial, self.device
+        if isinstance(initial, StateImage):
+            load_image(memory, row, initial)
+        elif isinstance(row.slot, NoSlot):
+            pass
+        elif isinstance(initial, CopyOf):
+            self._slots[row.slot] = self.memory_of(initial.place).slots[initial.slot]
+        elif initial == "zeros":
+            self._slots[row.slot] = ZEROS
         if row.tail_copy is not None:
-            source, target = row.tail_copy.source, row.tail_copy.target
-            size = self.limits.page_size
-            self._cells[target * size : (target + 1) * size] = self._cells[
-                source * size : (source + 1) * size
-            ]
-            self._sums[target] = self._sums[source]
-            self._tops[target] = self._tops[source]
+            tail = row.tail_copy
+            memory.copy_page(tail.target, self.memory_of(tail.place), tail.source)
+        for copy in row.page_copies:
+            memory.copy_page(copy.target, self.memory_of(copy.place), copy.source)
 
     def _absorb(self, step: DeviceStep, row: StepRow) -> RowOutcome:
         slot, pages, position = row.slot, row.pages, row.position
         uses_slots, uses_pages = self._uses_slots, self._uses_pages
         vocab_size = self.model.vocab_size
         cells, sums, tops, size = self._cells, self._sums, self._tops, self._page_size
+        skipped = row.first_page * size
         before = state = self._slots[slot]
-        if before == _POISON:
+        if before == POISON:
             self.poison_reads.append(PoisonRead(step.step, row, "slot", slot))
         for token in row.tokens:
             if not 0 <= token < vocab_size:
                 raise PlanFault(f"token {token} is not in the vocabulary of {vocab_size}")
             state = hash((state if uses_slots else before, token, position))
             if uses_pages:
-                page, offset = pages[position // size], position % size
+                page, offset = pages[(position - skipped) // size], position % size
                 place = page * size + offset
-                cell = state & _CELL_MASK
+                cell = state & CELL_MASK
                 sums[page] += cell - cells[place]
                 cells[place] = cell
                 if tops[page] <= offset:
@@ -217,22 +243,23 @@ class FakeArenas:
             state = hash((state if uses_slots else before, read))
         sampling = row.sampling
         if row.scoring is not None:
-            return _scored(state, row, vocab_size)
-        return None if sampling is None else _draw(state, sampling, vocab_size)
+            return draw_scored(state, row, vocab_size)
+        return None if sampling is None else draw(state, sampling, vocab_size)
 
     def _read(self, step: DeviceStep, row: StepRow, end: int) -> tuple[int, ...]:
         """Sum up the cells at positions below ``end``, page by page, in the page table's order."""
         pages, size = row.pages, self._page_size
-        number = row.position // size
+        end -= row.first_page * size
+        number = row.position // size - row.first_page
         frozen = pages[:number]
         if not self._written_pages.isdisjoint(frozen):
             raise PlanFault("a page is read by one row, written by another")
         last = (end - 1) // size
         full = frozen if last == number else pages[:last]
         read = (self._sum_below(pages[last], end - last * size), *map(self._sum_of, full))
-        if max(read) >= _POISON:
+        if max(read) >= POISON:
             for page, total in zip((pages[last], *full), read, strict=True):
-                if total >= _POISON:
+                if total >= POISON:
                     self.poison_reads.append(PoisonRead(step.step, row, "page", page))
         return read
 
@@ -240,41 +267,5 @@ class FakeArenas:
         """Sum up the page's first ``end`` cells; at once where nothing lies beyond them."""
         size = self._page_size
         if self._tops[page] == end:
-            return self._sums[page] - (size - end) * _POISON
+            return self._sums[page] - (size - end) * POISON
         return sum(self._cells[page * size : page * size + end])
-
-
-def _scored(logits: int, row: StepRow, vocab_size: int) -> RowOutcome:
-    """What a row comes to whose prompt's log-probabilities are asked for."""
-    outcome = None if row.sampling is None else _draw(logits, row.sampling, vocab_size)
-    if row.scoring is None:
-        return outcome
-    scores = score_prompt(row, row.scoring, vocab_size)
-    if outcome is None:
-        return scores
-    if isinstance(outcome, RowScores):
-        return attrs.evolve(outcome, prompt=scores.prompt)
-    return attrs.evolve(scores, token=outcome) if isinstance(outcome, int) else outcome
-
-
-def _draw(logits: int, sampling: RowSampling, vocab_size: int) -> RowOutcome:
-    """Draw a token; ``logits`` stands for the whole distribution.
-
-    Candidates in order of likelihood are a hash of (logits, rank). Greedy takes the first that is
-    not banned; else the rank is a hash of (key, index) among the top k.
-    """
-    if sampling.rules is not None:
-        return draw_ruled(logits, sampling, sampling.rules, vocab_size)
-    rank = 0
-    if sampling.temperature:
-        kept = min(sampling.top_k or vocab_size, vocab_size)
-        kept = max(1, int(kept * sampling.top_p))
-        rank = hash((sampling.key, sampling.index)) % kept
-    token = hash((logits, rank)) % vocab_size
-    if sampling.banned:
-        if len(set(sampling.banned)) >= vocab_size:
-            raise PlanFault("every token is banned")
-        while token in sampling.banned:
-            rank += vocab_size
-            token = hash((logits, rank)) % vocab_size
-    return token

@@ -10,24 +10,17 @@ completes. Example, a device whose steps the test completes::
 """
 
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Literal
-
-import attrs
+from typing import TypeVar
 
 from adapters.fake_arenas import FakeArenas, PoisonRead
+from adapters.fake_lanes import BoundWorker, Lane, Mode
 from adapters.fake_tokenizer import FakeTokenizer
-from adapters.fake_workers import (
-    FakeWorker,
-    Job,
-    ManualWorker,
-    QueueWorker,
-    ThreadWorker,
-    TimerWorker,
-)
+from adapters.fake_transfers import FakeTransfers
+from adapters.fake_workers import Job
 from kernel.errors import ModelError
 from kernel.loading import OnProgress, no_progress
+from kernel.state_image import StateImage
 from kernel.step import (
     DeviceLimits,
     DeviceStep,
@@ -36,12 +29,17 @@ from kernel.step import (
     StepDone,
     StepFault,
     StepReport,
+    TransferDone,
+    TransferReport,
+    TransferStep,
     WorkerContext,
 )
 
 __all__ = ["FakeDevice", "FakeTokenizer", "PoisonRead", "open_fake"]
 
 Delay = float | Callable[[DeviceStep], float] | None
+S = TypeVar("S")
+D = TypeVar("D")
 
 
 class FakeDevice:
@@ -51,7 +49,8 @@ class FakeDevice:
         self,
         *,
         delay: Delay = None,
-        mode: Literal["inline", "manual", "thread"] = "inline",
+        transfer_delay: float | Callable[[TransferStep], float] | None = None,
+        mode: Mode = "inline",
         uses_slots: bool = True,
         uses_pages: bool = True,
         vocab_size: int = 1000,
@@ -64,6 +63,7 @@ class FakeDevice:
         Args:
             delay: seconds a step takes, or a function of the step; in mode ``"inline"`` ``None``
                 completes it inside ``submit``, and a number by a timer of the engine's clock.
+            transfer_delay: the same of transfers, which run beside the steps.
             mode: ``"manual"``: by :meth:`complete` and :meth:`fail`; ``"thread"``: in a thread.
             eos_token_ids: ``None``: the last id of the vocabulary; ``()``: no such token.
         """
@@ -76,18 +76,20 @@ class FakeDevice:
             uses_pages=uses_pages,
             slot_bytes=8 if uses_slots else 0,
             page_token_bytes=8 if uses_pages else 0,
+            fingerprint=f"fake-{vocab_size}-{uses_slots:d}-{uses_pages:d}",
+            slides=True,
         )
-        self._delay: Delay = delay
-        self._mode = mode
         self._arenas: FakeArenas | None = None
-        self._workers: list[FakeWorker] = []
-        self._planned: deque[StepFault | threading.Event] = deque()
-        self._hanging: list[Job] = []
+        self._transfers: FakeTransfers | None = None
+        self._steps = Lane(self._run, mode, delay)
+        self._copies = Lane(self._transfer, mode, transfer_delay)
         self._lost: StepFault | None = None
-        # Two threads meet here only when a hanging worker's successor runs beside it.
+        # Threads meet here: a transfer's and a step's, a hanging worker's and its successor's.
         self._lock = threading.Lock()
         self.steps = 0
         """Steps computed, failed ones included."""
+        self.transfers = 0
+        """Transfers made, failed ones included."""
 
     @property
     def model(self) -> ModelSpec:
@@ -112,110 +114,105 @@ class FakeDevice:
 
     def allocate(self, limits: DeviceLimits, /) -> None:
         self._arenas = FakeArenas(self._model, limits)
+        self._transfers = FakeTransfers(self._arenas)
 
-    def start_worker(self, context: WorkerContext, /) -> "BoundWorker":
-        worker = self._new_worker(context)
-        self._workers.append(worker)
-        return BoundWorker(self, worker)
+    def start_worker(self, context: WorkerContext, /) -> BoundWorker:
+        return BoundWorker(context, self._steps, self._copies)
 
     def close(self) -> None:
-        self._arenas = None
+        self._arenas = self._transfers = None
 
     def fail_next(self, why: str = "planted", *, device_lost: bool = False) -> None:
         """Make the next step to be submitted (that has no plan yet) fail when it completes."""
-        self._planned.append(StepFault(why, device_lost=device_lost))
+        self._steps.fail_next(StepFault(why, device_lost=device_lost))
+
+    def fail_next_transfer(self, why: str = "planted", *, device_lost: bool = False) -> None:
+        """Make the next transfer (that has no plan yet) fail when it completes."""
+        self._copies.fail_next(StepFault(why, device_lost=device_lost))
 
     def hang_next(self) -> None:
         """Make the next step to be submitted (that has no plan yet) wait for :meth:`unhang`."""
-        self._planned.append(threading.Event())
+        self._steps.hang_next()
+
+    def hang_next_transfer(self) -> None:
+        """Make the next transfer (that has no plan yet) wait for :meth:`unhang`."""
+        self._copies.hang_next()
 
     def unhang(self) -> None:
-        """Let all hanging steps complete, however late."""
-        hanging, self._hanging = self._hanging, []
-        for job in hanging:
-            if job.hangs is not None:
-                job.hangs.set()
-        for worker in self._workers:
-            worker.wake()
+        """Let all hanging steps and transfers complete, however late."""
+        self._steps.unhang()
+        self._copies.unhang()
 
     @property
     def waiting(self) -> tuple[DeviceStep, ...]:
         """Mode ``"manual"``: the steps that wait for the test, oldest first."""
-        return tuple(job.step for _, job in self._waiting())
+        return self._steps.waiting
+
+    @property
+    def waiting_transfers(self) -> tuple[TransferStep, ...]:
+        """Mode ``"manual"``: the transfers that wait for the test, oldest first."""
+        return self._copies.waiting
 
     def complete(self, n: int = 0) -> None:
         """Complete the n-th waiting step; raises IndexError when fewer wait."""
-        worker, job = self._waiting()[n]
-        worker.finish(job)
+        self._steps.complete(n)
+
+    def complete_transfer(self, n: int = 0) -> None:
+        """Complete the n-th waiting transfer; raises IndexError when fewer wait."""
+        self._copies.complete(n)
 
     def fail(self, n: int = 0, why: str = "planted", *, device_lost: bool = False) -> None:
         """Make the n-th waiting step fail; raises IndexError when fewer wait."""
-        worker, job = self._waiting()[n]
-        job.fault = StepFault(why, device_lost=device_lost)
-        worker.finish(job)
+        self._steps.complete(n, StepFault(why, device_lost=device_lost))
 
-    def job(self, step: DeviceStep, done: Callable[[StepReport], None]) -> Job:
-        """Make a job of a submitted step, with the next planned fault or hang."""
-        delay = self._delay
-        job = Job(step, done, (delay(step) if callable(delay) else delay) or 0.0)
-        if self._planned:
-            plan = self._planned.popleft()
-            if isinstance(plan, StepFault):
-                job.fault = plan
-            else:
-                job.hangs = plan
-                self._hanging.append(job)
-        return job
+    def fail_transfer(self, n: int = 0, why: str = "planted", *, device_lost: bool = False) -> None:
+        """Make the n-th waiting transfer fail; raises IndexError when fewer wait."""
+        self._copies.complete(n, StepFault(why, device_lost=device_lost))
 
-    def _waiting(self) -> list[tuple[ManualWorker, Job]]:
-        return [
-            (worker, job)
-            for worker in self._workers
-            if isinstance(worker, ManualWorker)
-            for job in worker.jobs
-            if not job.is_hanging
-        ]
-
-    def _new_worker(self, context: WorkerContext) -> FakeWorker:
-        if self._mode == "thread":
-            return ThreadWorker(self._run)
-        if self._mode == "manual":
-            return ManualWorker(self._run)
-        if self._delay is None:
-            return QueueWorker(self._run)
-        return TimerWorker(self._run, context=context)
-
-    def _run(self, step: DeviceStep, fault: StepFault | None) -> StepReport:
+    def _run(self, job: Job[DeviceStep, StepDone]) -> StepReport:
         with self._lock:
             self.steps += 1
-            fault = self._lost or fault
-            try:
-                if fault is None:
-                    return StepDone(self.arenas.run(step))
-                self.arenas.poison_freed(step)
-                self.arenas.poison_written(step)
-            except Exception as error:
-                return StepFault(f"{type(error).__name__}: {error}", error)
-            if fault.device_lost:
-                self._lost = fault
-            return fault
+            return self._made(job, self._compute, self._spoil)
 
+    def _transfer(self, job: Job[TransferStep, TransferDone]) -> TransferReport:
+        with self._lock:
+            self.transfers += 1
+            return self._made(job, self._copy, self._spoil_copies)
 
-@attrs.define(eq=False)
-class BoundWorker:
-    """The fake device's :class:`kernel.step.DeviceWorker`."""
+    def _made(
+        self, job: Job[S, D], make: Callable[[Job[S, D]], D], spoil: Callable[[S], None]
+    ) -> D | StepFault:
+        fault = self._lost or job.fault
+        try:
+            if fault is None:
+                return make(job)
+            spoil(job.step)
+        except Exception as error:
+            return StepFault(f"{type(error).__name__}: {error}", error)
+        if fault.device_lost:
+            self._lost = fault
+        return fault
 
-    _device: FakeDevice
-    _worker: FakeWorker
+    def _compute(self, job: Job[DeviceStep, StepDone]) -> StepDone:
+        return StepDone(self.arenas.run(job.step), compute_s=job.delay_s)
 
-    def submit(self, step: DeviceStep, done: Callable[[StepReport], None], /) -> None:
-        self._worker.enqueue(self._device.job(step, done))
+    def _spoil(self, step: DeviceStep) -> None:
+        self.arenas.poison_freed(step)
+        self.arenas.poison_written(step)
 
-    def stop(self) -> None:
-        self._worker.stop()
+    def _copy(self, job: Job[TransferStep, TransferDone]) -> TransferDone:
+        images: tuple[StateImage | None, ...] = self._made_transfers.run(job.step)
+        return TransferDone(images, copy_s=job.delay_s)
 
-    def join(self, timeout_s: float, /) -> bool:
-        return self._worker.join(timeout_s)
+    def _spoil_copies(self, step: TransferStep) -> None:
+        self._made_transfers.poison_freed(step)
+        self._made_transfers.poison_written(step)
+
+    @property
+    def _made_transfers(self) -> FakeTransfers:
+        if self._transfers is None:
+            raise RuntimeError("the fake device has no arenas: call allocate first")
+        return self._transfers
 
 
 _KINDS = {

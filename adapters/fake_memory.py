@@ -1,4 +1,4 @@
-"""Slots and pages of the fake device in one place: hashes and cells, and poison where there is none.
+"""Slots and pages of the fake device in one place: hashes, cells, and poison where there is none.
 
 What a slot and a cell hold is said in :mod:`adapters.fake_arenas`. Memory that was never written
 or was given back is poison.

@@ -2,64 +2,63 @@
 
 A step is computed when it completes, not when it is submitted, and always in the order of
 submission: memory that is given back too early would be seen. Only reports may come out of order
-(by hand), as they may from a device that runs several steps deep.
+(by hand), as they may from a device that runs several steps deep. What is said of steps here holds
+for transfers as well: a worker has one of these for each.
 """
 
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import attrs
 
-from kernel.step import DeviceStep, StepDone, StepFault, StepReport, WorkerContext
+from kernel.step import StepFault, WorkerContext
 
 __all__ = [
     "FakeWorker",
     "Job",
     "ManualWorker",
     "QueueWorker",
-    "Runner",
     "ThreadWorker",
     "TimerWorker",
 ]
 
-Runner = Callable[[DeviceStep, StepFault | None], StepReport]
-"""Computes a step, or makes it fail; never raises."""
+S = TypeVar("S")
+"""A step."""
+D = TypeVar("D")
+"""What a step comes to that has not failed."""
 
 
 @attrs.define(eq=False)
-class Job:
+class Job(Generic[S, D]):
     """A submitted step that has not been reported."""
 
-    step: DeviceStep
-    done: Callable[[StepReport], None]
+    step: S
+    done: Callable[[D | StepFault], None]
     delay_s: float = 0.0
     fault: StepFault | None = None
     """What the step fails with, instead of being computed."""
     hangs: threading.Event | None = None
     """Set when the step may go on; ``None``: it does not hang."""
-    report: StepReport | None = None
+    report: D | StepFault | None = None
     """Result of a step that was computed and is not to be reported yet."""
 
     @property
     def is_hanging(self) -> bool:
         return self.hangs is not None and not self.hangs.is_set()
 
-    def compute(self, run: Runner) -> StepReport:
-        """Compute once; the report takes the delay for the time of the computation."""
+    def compute(self, run: "Callable[[Job[S, D]], D | StepFault]") -> D | StepFault:
+        """Compute once."""
         if self.report is None:
-            report = run(self.step, self.fault)
-            if isinstance(report, StepDone) and self.delay_s:
-                report = attrs.evolve(report, compute_s=self.delay_s)
-            self.report = report
+            self.report = run(self)
         return self.report
 
 
-class FakeWorker(Protocol):
+class FakeWorker(Protocol[S, D]):
     """What the fake device asks of each of its kinds of workers."""
 
-    def enqueue(self, job: Job) -> None: ...
+    def enqueue(self, job: Job[S, D]) -> None: ...
 
     def wake(self) -> None:
         """Go on after a hanging job was released."""
@@ -74,15 +73,16 @@ _STOPPED = StepFault("the worker was stopped before the step began")
 
 
 @attrs.define(eq=False)
-class QueueWorker:
+class QueueWorker(Generic[S, D]):
     """Completes each step inside ``submit``, unless one hangs: then all wait behind it."""
 
-    run: Runner
-    jobs: list[Job] = attrs.field(factory=list[Job])
+    run: Callable[[Job[S, D]], D | StepFault]
+    """Computes a step, or makes it fail; never raises."""
+    jobs: list[Job[S, D]] = attrs.field(factory=list[Job[S, D]])
     """In order of submission; the first one runs."""
     _is_stopped: bool = attrs.field(default=False, init=False)
 
-    def enqueue(self, job: Job) -> None:
+    def enqueue(self, job: Job[S, D]) -> None:
         if self._is_stopped:
             job.done(_STOPPED)
             return
@@ -94,7 +94,7 @@ class QueueWorker:
         while self.jobs and not self.jobs[0].is_hanging:
             self.finish(self.jobs[0])
 
-    def finish(self, job: Job) -> None:
+    def finish(self, job: Job[S, D]) -> None:
         """Report a job, after all that were submitted before it have been computed."""
         place = self.jobs.index(job)
         for earlier in self.jobs[:place]:
@@ -117,7 +117,7 @@ class QueueWorker:
 
 
 @attrs.define(eq=False)
-class TimerWorker(QueueWorker):
+class TimerWorker(QueueWorker[S, D]):
     """Completes each step after its delay, by a timer on the engine's clock."""
 
     context: WorkerContext = attrs.field(kw_only=True)
@@ -128,7 +128,7 @@ class TimerWorker(QueueWorker):
         job = self.jobs[0]
         self.context.call_later(job.delay_s, lambda: self._on_timer(job))
 
-    def _on_timer(self, job: Job) -> None:
+    def _on_timer(self, job: Job[S, D]) -> None:
         if job in self.jobs:
             self.finish(job)
             self.wake()
@@ -142,7 +142,7 @@ class TimerWorker(QueueWorker):
 
 
 @attrs.define(eq=False)
-class ManualWorker(QueueWorker):
+class ManualWorker(QueueWorker[S, D]):
     """Holds each step until the test completes it or makes it fail."""
 
     def wake(self) -> None:
@@ -150,11 +150,12 @@ class ManualWorker(QueueWorker):
 
 
 @attrs.define(eq=False)
-class ThreadWorker:
+class ThreadWorker(Generic[S, D]):
     """Runs the steps one after another in a thread of its own; delays are real seconds."""
 
-    run: Runner
-    jobs: list[Job] = attrs.field(factory=list[Job])
+    run: Callable[[Job[S, D]], D | StepFault]
+    """Computes a step, or makes it fail; never raises."""
+    jobs: list[Job[S, D]] = attrs.field(factory=list[Job[S, D]])
     """In order of submission; the first one runs. Guarded by the condition."""
     _changed: threading.Condition = attrs.field(factory=threading.Condition, init=False)
     _is_stopped: bool = attrs.field(default=False, init=False)
@@ -165,7 +166,7 @@ class ThreadWorker:
         self._thread = threading.Thread(target=self._work, name="fake-device", daemon=True)
         self._thread.start()
 
-    def enqueue(self, job: Job) -> None:
+    def enqueue(self, job: Job[S, D]) -> None:
         with self._changed:
             if not self._is_stopped:
                 self.jobs.append(job)
@@ -200,7 +201,7 @@ class ThreadWorker:
                 del self.jobs[0]
             job.done(report)
 
-    def _next(self) -> Job | None:
+    def _next(self) -> Job[S, D] | None:
         with self._changed:
             self._changed.wait_for(lambda: self.jobs or self._is_stopped)
             return self.jobs[0] if self.jobs else None

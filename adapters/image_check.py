@@ -23,7 +23,7 @@ class ArrayKind:
     """As safetensors spells it."""
     itemsize: int
     shape: tuple[int, ...]
-    """Of states: whole. Of what is kept by position: without its second dimension, the positions."""
+    """Without the second dimension, the positions, of what is kept by position."""
     by_position: bool = False
 
     def shape_at(self, positions: int) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from kernel.errors import (
     ValidationError,
 )
 from kernel.ids import TurnId
+from kernel.kept_states import FREE, StateCosts
 from kernel.logit_rules import KnownTokens, LogitRules
 from kernel.messages import CancelReason
 from kernel.output_buffer import TurnEnd
@@ -39,6 +40,8 @@ class SessionLimits:
     """0: the model needs none."""
     num_pages: int
     """0: the model needs none."""
+    costs: StateCosts = FREE
+    """What a state takes, and how much of that marks may keep."""
 
     def hold_both(self, position: int, prompt: int) -> bool:
         """Whether an empty pool has room for a state and for a turn that starts from it."""
@@ -68,6 +71,22 @@ class ActiveTurn:
         self.is_interrupted = True
         if keep is not None:
             self.keep = keep if self.keep is None else min(keep, self.keep)
+
+    def end_without_steps(self, turn: OpenTurn, position: int) -> TurnEnd | None:
+        """The outcome, where there is nothing to compute.
+
+        Args:
+            turn: as it would be submitted.
+            position: of the session's committed state.
+        """
+        for reply in self.request.interrupts:
+            self.accept_interrupt(0, reply)
+        if self.is_interrupted:
+            return self.end_of(0, "interrupt", None)
+        if not turn.draws and turn.target <= position and not turn.absorb_first:
+            # The one new token is held back as pending.
+            return TurnEnd("length", 0)
+        return None
 
     def end_of(self, kept: int, reason: FinishReason, stop_token: int | None) -> TurnEnd:
         """The outcome of a finished turn: the smallest of what each side keeps."""
@@ -143,7 +162,6 @@ def open_turn(
     limits: SessionLimits,
     *,
     session: CustodianId,
-    turn_number: int,
 ) -> OpenTurn:
     """Put a turn together for the scheduler.
 
@@ -187,7 +205,7 @@ def open_turn(
         temperature=params.temperature,
         top_k=params.top_k,
         top_p=params.top_p,
-        key=turn_key(seed, turn_number),
+        key=turn_key(seed, state.turns),
         output=request.output,
         absorbed_before=state.absorbed,
         priority=request.priority,

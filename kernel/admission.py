@@ -8,10 +8,9 @@ import heapq
 from collections.abc import Callable
 from typing import Final
 
-from kernel.actor import Address, System
+from kernel.actor import System
 from kernel.errors import EngineFault
-from kernel.ids import GPU_POOL, SCHEDULER
-from kernel.messages import GiveUp, SessionMessage
+from kernel.ids import GPU_POOL
 from kernel.policies import Policy, Rank
 from kernel.room import Room
 from kernel.step import DeviceLimits
@@ -40,7 +39,7 @@ class Admission:
         self._view = view
         self._limits = limits
         self._policy = policy
-        self.room = Room(view, work.roster, max_rows=limits.max_rows)
+        self.room = Room(view, work.roster, max_rows=limits.max_rows, parked=work.parking.parked)
 
     def give_room(self) -> None:
         """Grow and admit in order of rank, until a turn has to wait for room."""
@@ -83,23 +82,31 @@ class Admission:
         return self.room.state_of(turn.base) if isinstance(turn.base, BaseName) else None
 
     def _ask(self, base: BaseName) -> None:
+        """Have a state moved to host memory, or to where its session can still move it."""
         self.room.asked.add(base)
-        left = self._system.post(Address[SessionMessage](base.holder), GiveUp(base), SCHEDULER)
-        if left is not None:
-            self.room.asked.discard(base)
+        parking = self._work.parking
+        if not parking.park(base):
+            parking.ask(base)
 
     def _admit(self, turn: OpenTurn) -> bool:
         if not self.room.has_row():
             return False
         need = Need(turn.known_len)
-        claim = self._work.port.reserve(need, turn.base, turn=turn.id)
+        port, parked = self._work.port, self._work.parking.parked
+        if turn.id in parked:
+            claim = port.reserve(need, parked[turn.id], turn=turn.id)
+        else:
+            claim = port.reserve(need, turn.base, turn=turn.id)
         if isinstance(claim, Refused) and claim.reason == "base":
             turn.base = ZEROS
             turn.absorb_first = False
-            claim = self._work.port.reserve(need, ZEROS, turn=turn.id)
+            claim = port.reserve(need, ZEROS, turn=turn.id)
         if isinstance(claim, Refused):
             return False
         turn.position = self._view.position(claim)
+        turn.is_loading = turn.image is not None and turn.position == 0
+        if turn.image is not None and turn.is_loading:
+            turn.position = turn.image.position
         turn.has_landed = False
         self._set_covered(turn)
         self._work.claims[turn.id] = claim

@@ -35,12 +35,14 @@ def build_step(
             continue
         if turn.position + 1 == known and turn.draws:
             turns.append(turn)
-            rows.append(PlannedRow(new[-1:] or turn.tokens(known - 1, known), turn.sampling()))
+            tokens = new[-1:] or turn.tokens(known - 1, known)
+            image = turn.image if turn.is_loading else None
+            rows.append(PlannedRow(tokens, turn.sampling(), None, image))
             budget -= 1
         else:
             chunked.append(turn)
     for turn in chunked:
-        size = min(turn.target - turn.position, budget)
+        size = min(turn.cache.row_end(turn.position, turn.target) - turn.position, budget)
         if size > 0:
             turns.append(turn)
             rows.append(_row(turn, size))
@@ -52,4 +54,5 @@ def _row(turn: OpenTurn, size: int) -> PlannedRow:
     end = turn.position + size
     sampling = turn.sampling() if turn.draws and end == turn.target else None
     scoring = None if turn.prompt_logprobs is None else turn.scoring(turn.position, end)
-    return PlannedRow(turn.tokens(turn.position, end), sampling, scoring)
+    image = turn.image if turn.is_loading else None
+    return PlannedRow(turn.tokens(turn.position, end), sampling, scoring, image)

@@ -1,5 +1,6 @@
 """What an engine is opened with, and the numbers that follow once the model is known."""
 
+import os
 from collections.abc import Mapping
 from typing import Any, Literal, Self, cast, get_args
 
@@ -10,6 +11,7 @@ from kernel.byte_sizes import parse_bytes
 from kernel.device_memory import DeviceMemory
 from kernel.errors import ValidationError
 from kernel.memory_plan import USUAL_CONTEXT, MemoryPlan, PoolRequest, plan_memory
+from kernel.session_store import SyncPolicy
 from kernel.step import ModelSpec
 
 __all__ = [
@@ -31,6 +33,18 @@ def _own_copy(value: Mapping[str, float]) -> Mapping[str, float]:
 
 def _bytes(value: object) -> int | None:
     return None if value is None else parse_bytes("memory_bytes", value)
+
+
+def _checkpoint_bytes(value: object) -> int | None:
+    return None if value is None else parse_bytes("max_checkpoint_bytes", value)
+
+
+def _store_bytes(value: object) -> int | None:
+    return None if value is None else parse_bytes("session_store_bytes", value)
+
+
+def _path(value: object) -> object:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 @attrs.frozen(kw_only=True)
@@ -69,6 +83,10 @@ class EngineConfig:
     max_model_len: int | None = None
     """Most tokens of one sequence; ``None``: what the model allows."""
     max_sessions: int = 10_000
+    max_checkpoint_bytes: int | None = attrs.field(default=1 << 30, converter=_checkpoint_bytes)
+    """Memory that the states behind one session's named checkpoints may take beside its own; over
+    it the oldest of them are given up: such a checkpoint is computed again from the token log.
+    A number, or a text like ``"1GiB"``; ``None``: as much as is free."""
     max_num_queued_reqs: int = 1024
     max_num_queued_tokens: int = 1_000_000
     scheduling_policy: SchedulingPolicy = "fcfs"
@@ -86,8 +104,23 @@ class EngineConfig:
     """A step that takes longer counts as the death of the device's worker."""
     stop_timeout_s: float = 10.0
     """How long closing waits for the step that runs."""
+    session_store: str | None = attrs.field(default=None, converter=_path)
+    """A directory in which every turn of every session is kept before its caller is told that it
+    has ended; an engine that is opened on it later goes on with all of them. ``None``: sessions
+    end with the engine."""
+    session_store_sync: SyncPolicy = "full"
+    """When a turn counts as kept: ``"full"``: it survives the loss of power. ``"normal"``: the end
+    of the process. ``"off"``: the last turns may be lost, never in part."""
+    session_store_bytes: int | None = attrs.field(default=None, converter=_store_bytes)
+    """Most bytes of snapshots in the store, as a number or a text like ``"20GiB"``; the least
+    recently used go first. Logs aren't counted, and never go. ``None``: no bound."""
+    session_store_timeout_s: float = 60.0
+    """A read or a write of the store that takes longer has failed, and its turn with it."""
+    max_resident_sessions: int = 1024
+    """With a store: sessions in memory beyond which those that rest longest are left to the store,
+    which costs a session no task, no slot and no memory; its next turn brings it back."""
     max_restarts: int = 3
-    """Deaths of scheduler and GPU pool within ``restart_window_s`` that the engine survives."""
+    """Deaths of scheduler, GPU pool and store within ``restart_window_s`` that the engine survives."""
     restart_window_s: float = 60.0
     log_events: bool = False
     """Write one structlog event for each change of owner, launch, landing and turn, to the
@@ -98,6 +131,7 @@ class EngineConfig:
             checks.strings(name, getattr(self, name))
         self._check_counts()
         self._check_durations()
+        self._check_store()
         checks.truth("log_events", self.log_events)
         if self.scheduling_policy not in get_args(SchedulingPolicy):
             known = ", ".join(get_args(SchedulingPolicy))
@@ -115,6 +149,7 @@ class EngineConfig:
             "max_sessions",
             "max_num_queued_reqs",
             "max_num_queued_tokens",
+            "max_resident_sessions",
         ):
             checks.integer(name, getattr(self, name), least=1)
         for name in ("seed", "max_restarts"):
@@ -153,9 +188,27 @@ class EngineConfig:
 
     def _check_durations(self) -> None:
         checks.seconds("idle_timeout_s", self.idle_timeout_s)
-        for name in ("step_timeout_s", "stop_timeout_s", "restart_window_s"):
+        for name in (
+            "step_timeout_s",
+            "stop_timeout_s",
+            "restart_window_s",
+            "session_store_timeout_s",
+        ):
             checks.number(name, getattr(self, name), above=0)
         checks.number("priority_weight_s", self.priority_weight_s)
+
+    def _check_store(self) -> None:
+        if self.session_store is not None:
+            checks.strings("session_store", self.session_store)
+            if not self.session_store:
+                raise ValidationError(
+                    parameter="session_store", value="", why="name a directory, or pass None"
+                )
+        if self.session_store_sync not in get_args(SyncPolicy):
+            known = ", ".join(get_args(SyncPolicy))
+            raise ValidationError(
+                parameter="session_store_sync", value=self.session_store_sync, why=f"use {known}"
+            )
 
     @classmethod
     def from_dict(cls, given: Mapping[str, object]) -> Self:

@@ -65,6 +65,11 @@ class _Latest:
     answer_at: int
     is_answered: bool
 
+    @property
+    def start(self) -> int:
+        """Length of the log before it."""
+        return self.answer_at - len(self.input.token_ids)
+
 
 @attrs.define(eq=False)
 class Conversation:
@@ -72,11 +77,12 @@ class Conversation:
 
     _over: list[Exchange] = attrs.field(factory=list[Exchange])
     _latest: _Latest | None = None
-    _has_other_text: bool = False
+    _other_text_at: int | None = None
+    """Where in the log the first text begins that is no message."""
 
     def copy(self) -> "Conversation":
         """For a fork, whose log is a copy too."""
-        return Conversation(list(self._over), self._latest, self._has_other_text)
+        return Conversation(list(self._over), self._latest, self._other_text_at)
 
     def history(self, log: Sequence[int]) -> list[Exchange]:
         """All exchanges that a log holds.
@@ -84,21 +90,43 @@ class Conversation:
         Raises:
             ValidationError: it holds text that is no message as well.
         """
-        if self._has_other_text:
+        if self._other_text_at is not None:
             raise _unknown_text()
         return [*self._over, *self._closed(log)]
 
     def add(self, composing: Composing, log: "array[int]") -> None:
         """A turn of messages ends: its input comes next in the log, then its answer."""
-        if composing.composed is None:
-            return
-        self._over += self._closed(log)
-        start = len(log) + len(composing.composed.token_ids)
-        self._latest = _Latest(composing.prompt, composing.composed, start, composing.answers)
+        if composing.composed is not None:
+            self.record(composing.prompt, composing.composed, log, answers=composing.answers)
 
-    def add_text(self) -> None:
-        """A turn of text or token ids ends."""
-        self._has_other_text = True
+    def record(
+        self, prompt: ChatPrompt, composed: Composition, log: "array[int]", *, answers: bool
+    ) -> None:
+        """Messages come next in the log, as these tokens; then their answer, if there is to be."""
+        self._over += self._closed(log)
+        start = len(log) + len(composed.token_ids)
+        self._latest = _Latest(prompt, composed, start, answers)
+
+    def add_text(self, length: int) -> None:
+        """A turn of text or token ids ends, which began at this length of the log."""
+        if self._other_text_at is None:
+            self._other_text_at = length
+
+    def cut(self, length: int) -> None:
+        """The log was shortened: exchanges beyond it never were, the last one left may go on."""
+        if self._other_text_at is not None and self._other_text_at >= length:
+            self._other_text_at = None
+        if self._latest is not None and self._latest.start >= length:
+            self._latest = None
+        if self._latest is not None:
+            return
+        start = sum(len(one.input.token_ids) + len(one.answer_ids) for one in self._over)
+        while self._over and self._latest is None:
+            last = self._over.pop()
+            start -= len(last.input.token_ids) + len(last.answer_ids)
+            if start < length:
+                answer_at = start + len(last.input.token_ids)
+                self._latest = _Latest(last.prompt, last.input, answer_at, last.is_answered)
 
     def _closed(self, log: Sequence[int]) -> list[Exchange]:
         latest = self._latest

@@ -21,6 +21,7 @@ from kernel.errors import (
 from kernel.flight import Counters
 from kernel.gpu_pool import GpuPool
 from kernel.ids import SCHEDULER, SessionId, TurnId
+from kernel.kept_states import StateCosts
 from kernel.messages import (
     Cancel,
     CloseSession,
@@ -32,9 +33,11 @@ from kernel.policies import make_policy
 from kernel.probe import Probe
 from kernel.recovery import SUPERVISOR, Recovery
 from kernel.scheduler import Scheduler
-from kernel.session import SessionActor, SessionCounters
+from kernel.session import SessionActor
+from kernel.session_home import SessionHome
 from kernel.step import Device, DeviceLimits, WorkerContext
 from kernel.supervision import Child, RestartIntensity
+from kernel.turn_records import SessionCounters
 from ownership import AuditReport, Capacity, Ledger
 
 __all__ = ["Core"]
@@ -107,6 +110,7 @@ class Core:
         self._policy = make_policy(config)
         pages = resolved.num_pages * resolved.page_size
         by_pages = bool(pages) and pages < resolved.max_model_len
+        page_bytes = resolved.page_size * self.model.page_token_bytes
         self.session_limits = SessionLimits(
             max_len=pages if by_pages else resolved.max_model_len,
             limit_name="num_pages * page_size" if by_pages else "max_model_len",
@@ -115,6 +119,20 @@ class Core:
             mail_bound=16 + 8 * config.max_num_queued_reqs,
             num_slots=resolved.num_slots,
             num_pages=resolved.num_pages,
+            costs=StateCosts(
+                slot_bytes=self.model.slot_bytes if resolved.num_slots else 0,
+                page_bytes=page_bytes if resolved.num_pages else 0,
+                max_marked_bytes=config.max_checkpoint_bytes,
+            ),
+        )
+        self.session_home = SessionHome(
+            self.dispatcher,
+            self.ledger,
+            self.session_limits,
+            self.door,
+            self.session_counters,
+            probe,
+            self._session_ended,
         )
 
     # Births
@@ -154,15 +172,9 @@ class Core:
             raise SessionExists(session_id=session_id)
         actor = SessionActor(
             session_id,
-            self.dispatcher,
-            self.ledger,
-            self.session_limits,
-            self.door,
-            self.session_counters,
-            self.probe,
+            self.session_home,
             is_one_shot=is_one_shot,
             idle_timeout_s=idle_timeout_s,
-            on_end=self._session_ended,
         )
         self.sessions[session_id] = actor
         self.num_sessions += not is_one_shot

@@ -10,6 +10,7 @@ import reprlib
 from typing import Literal
 
 __all__ = [
+    "CheckpointNotFound",
     "ClientError",
     "DeviceLost",
     "EngineClosed",
@@ -36,6 +37,7 @@ __all__ = [
     "SessionStoreError",
     "StallTimeout",
     "StepError",
+    "StoreError",
     "TenureError",
     "TooLate",
     "TooManySessions",
@@ -131,12 +133,12 @@ class SessionExists(ClientError):
 class SessionBusy(ClientError):
     """The session runs a turn; it is not disturbed by the refused one."""
 
-    def __init__(self, *, session_id: str, turn_id: str) -> None:
+    def __init__(self, *, session_id: str, turn_id: str, can_wait: bool = True) -> None:
+        """``can_wait``: what was refused may also queue behind the turn."""
         self.session_id = session_id
         self.turn_id = turn_id
-        super().__init__(
-            f"session {session_id!r} runs turn {turn_id}; await or interrupt it, or pass wait=True"
-        )
+        way_out = "await or interrupt it, or pass wait=True" if can_wait else "await or cancel it"
+        super().__init__(f"session {session_id!r} runs turn {turn_id}; {way_out}")
 
 
 class SessionClosed(ClientError):
@@ -156,6 +158,18 @@ class TurnNotFound(ClientError):
         self.turn_id = turn_id
         named = "turn" if turn_id is None else f"turn {turn_id}"
         super().__init__(f"session {session_id!r} has no running or last finished {named}")
+
+
+class CheckpointNotFound(ClientError):
+    """The session has no checkpoint of this name, or has gone back to before it."""
+
+    def __init__(self, *, session_id: str, name: str) -> None:
+        self.session_id = session_id
+        self.name = name
+        super().__init__(
+            f"session {session_id!r} has no checkpoint {name!r}: none was made, it was dropped, or"
+            " the history below it has changed; session.info lists those that stand"
+        )
 
 
 class SamplingError(ClientError):
@@ -335,6 +349,20 @@ class SessionLost(ServerError):
         self.session_id = session_id
         self.why = why
         super().__init__(f"session {session_id!r} is lost ({why}); open a new one")
+
+
+class StoreError(ServerError):
+    """The store of sessions could not do what was asked; the session is as it was before."""
+
+    def __init__(self, *, session_id: str, reason: str, why: str) -> None:
+        """``reason`` is the store's own word: "full", "damaged", "missing", "stopped", ..."""
+        self.session_id = session_id
+        self.reason = reason
+        self.why = why
+        super().__init__(
+            f"session {session_id!r} could not be kept or read ({reason}: {why}); what was not kept"
+            " was rolled back, see to the store and submit it again"
+        )
 
 
 class RequestTimeout(TenureError):

@@ -24,6 +24,12 @@ class Counters:
     forced_parks: int = 0
     recomputed_tokens: int = 0
     cached_tokens: int = 0
+    cache_hits: int = 0
+    """Turns that started from a state of the prefix cache."""
+    cache_misses: int = 0
+    """Turns that started from nothing although there is a prefix cache."""
+    cache_published: int = 0
+    cache_evictions: int = 0
 
 
 @attrs.frozen
@@ -35,5 +41,7 @@ class Flight:
     launched_at: float
     turns: tuple[OpenTurn, ...]
     absorbs: tuple[int, ...]
+    advances: tuple[int, ...]
+    """By how many positions each claim moves on: what it absorbs, and the image that it loads."""
     pool_incarnation: int = 0
     """Which life of the GPU pool was asked: the end of an earlier one is none of its business."""

@@ -18,6 +18,7 @@ from kernel.ids import GPU_POOL, SCHEDULER
 from kernel.messages import (
     Down,
     LaunchStep,
+    LaunchTransfer,
     PoolMessage,
     SchedulerMessage,
     StepCompleted,
@@ -28,22 +29,28 @@ from kernel.messages import (
 from kernel.quarantine import Quarantine
 from kernel.step import (
     CopyOf,
+    CopyOut,
     DeviceStep,
     DeviceWorker,
+    InitialState,
     PageCopy,
     PlannedRow,
+    ReadOut,
     StepFault,
     StepReport,
     StepRow,
+    TransferReport,
+    TransferRow,
+    TransferStep,
 )
-from ownership import Consume, CopyFrom, Lease, Ledger, Placement
+from ownership import NO_SLOT, Consume, CopyFrom, Lease, Ledger, Place, Placement
 
 __all__ = ["GpuPool"]
 
 
 @final
 class GpuPool(Actor[PoolMessage]):
-    """Runs one step at a time on one worker.
+    """Runs steps one at a time on one worker, and transfers beside them.
 
     Args:
         worker: the device's worker; used by this incarnation alone.
@@ -60,7 +67,7 @@ class GpuPool(Actor[PoolMessage]):
         quarantine: Quarantine,
         *,
         step_timeout_s: float,
-        on_step: Callable[[StepReport], None],
+        on_step: Callable[[StepReport | TransferReport], None],
         on_unwanted: Callable[[Lease], None],
     ) -> None:
         super().__init__(GPU_POOL, system, mail_bound=64)
@@ -81,6 +88,8 @@ class GpuPool(Actor[PoolMessage]):
         match message:
             case LaunchStep():
                 self._launch(message)
+            case LaunchTransfer():
+                self._transfer(message)
             case StepCompleted():
                 self._complete(message)
             case StepOverdue():
@@ -97,7 +106,7 @@ class GpuPool(Actor[PoolMessage]):
 
     def refuse(self, message: PoolMessage, error: BaseException, /) -> None:
         """A step that never reached the device lands as failed; a completion is not lost."""
-        if isinstance(message, LaunchStep):
+        if isinstance(message, LaunchStep | LaunchTransfer):
             if message.step not in self.leases:
                 self._land(message.lease, StepFault(str(error)))
         elif isinstance(message, StepCompleted):
@@ -111,16 +120,29 @@ class GpuPool(Actor[PoolMessage]):
         self.leases[step] = lease
         freed_slots, freed_pages = self._ledger.drain_freed()
         rows = tuple(map(_row, message.rows, self._view.placements(lease)))
+        done = self._watch(step)
+        self.worker.submit(DeviceStep(step, rows, freed_slots, freed_pages), done)
+
+    def _transfer(self, message: LaunchTransfer) -> None:
+        step, lease = message.step, message.lease
+        self.leases[step] = lease
+        freed_slots, freed_pages = self._ledger.drain_freed(Place.HOST)
+        rows = tuple(map(_transfer_row, self._view.placements(lease)))
+        done = self._watch(step)
+        self.worker.transfer(TransferStep(step, rows, freed_slots, freed_pages), done)
+
+    def _watch(self, step: int) -> Callable[[StepReport | TransferReport], None]:
+        """Set a step's deadline; returns what takes its report, on any thread."""
         deadline = self.system.now() + self._step_timeout_s
         overdue = StepOverdue(step)
         self._deadlines[step] = self.system.call_at(
             deadline, lambda: self.system.post(self._here, overdue, self.name)
         )
 
-        def done(report: StepReport) -> None:
+        def done(report: StepReport | TransferReport) -> None:
             self.system.post_from_thread(self._here, StepCompleted(step, report))
 
-        self.worker.submit(DeviceStep(step, rows, freed_slots, freed_pages), done)
+        return done
 
     def _complete(self, message: StepCompleted) -> None:
         if message.step not in self.leases:
@@ -135,21 +157,39 @@ class GpuPool(Actor[PoolMessage]):
         if lease is not None:
             self._land(lease, StepFault(why))
 
-    def _land(self, lease: Consume[Lease], report: StepReport) -> None:
+    def _land(self, lease: Consume[Lease], report: StepReport | TransferReport) -> None:
         if self.system.post(self._scheduler, StepLanded(lease, report), self.name) is not None:
             self._on_unwanted(lease)
 
 
 def _row(planned: PlannedRow, place: Placement) -> StepRow:
-    initial = place.initial
+    image, position = planned.image, place.position
+    if image is not None:
+        position = image.position
+    initial: InitialState = "kept" if isinstance(place.initial, CopyFrom) else place.initial
+    if isinstance(place.initial, CopyFrom):
+        initial = CopyOf(place.initial.slot, place.source)
     tail = place.tail_copy
     return StepRow(
         place.slot,
-        CopyOf(initial.slot) if isinstance(initial, CopyFrom) else initial,
-        place.position,
+        initial if image is None else image,
+        position,
         planned.tokens,
         place.pages,
         PageCopy(tail.source, tail.target) if tail is not None else None,
         planned.sampling,
         planned.scoring,
+        _page_copies(place) if place.page_copies else (),
+        place.first_page,
     )
+
+
+def _page_copies(place: Placement) -> tuple[PageCopy, ...]:
+    return tuple(PageCopy(copy.source, copy.target, place.source) for copy in place.page_copies)
+
+
+def _transfer_row(place: Placement) -> TransferRow:
+    source = place.initial.slot if isinstance(place.initial, CopyFrom) else NO_SLOT
+    if place.place is Place.FILE:
+        return ReadOut(place.source, source, place.pages, place.position, place.first_page)
+    return CopyOut(source, place.slot, _page_copies(place))

@@ -4,7 +4,7 @@ from typing import NewType
 
 from ownership import CustodianId
 
-__all__ = ["GPU_POOL", "SCHEDULER", "SessionId", "StepId", "TurnId", "session_custodian"]
+__all__ = ["GPU_POOL", "SCHEDULER", "STORE", "SessionId", "StepId", "TurnId", "session_custodian"]
 
 SessionId = NewType("SessionId", str)
 TurnId = NewType("TurnId", str)
@@ -12,6 +12,7 @@ StepId = NewType("StepId", int)
 
 SCHEDULER = CustodianId("scheduler")
 GPU_POOL = CustodianId("gpu-pool")
+STORE = CustodianId("store")
 
 
 def session_custodian(session_id: SessionId) -> CustodianId:

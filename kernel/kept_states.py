@@ -169,9 +169,17 @@ class KeptStates:
         self._port.close(self.kept.pop(version))
         return True
 
-    def drop_mark(self, name: str) -> bool:
-        """Forget a mark. Returns whether its state was closed."""
-        return self._let_go(self.marks.pop(name).version)
+    def set_mark(self, name: str, mark: Mark) -> None:
+        """Add a mark; one of the same name gives way."""
+        old = self.marks.pop(name, None)
+        self.marks[name] = mark
+        if old is not None:
+            self._let_go(old.version)
+        self.bound_marks()
+
+    def drop_mark(self, name: str) -> None:
+        """Forget a mark, and its state if nothing else names it."""
+        self._let_go(self.marks.pop(name).version)
 
     def bytes_of(self, mark: Mark) -> int:
         """Memory that comes back when a mark's state alone is closed; 0 for the current one's."""

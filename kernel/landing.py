@@ -5,14 +5,24 @@ from collections.abc import Sequence
 
 from kernel.errors import SamplingError
 from kernel.flight import Counters
-from kernel.step import RowFault, RowOutcome, RowScores, StepFault, StepReport
+from kernel.step import (
+    RowFault,
+    RowOutcome,
+    RowScores,
+    StepFault,
+    StepReport,
+    TransferDone,
+    TransferReport,
+)
 from kernel.turn import OpenTurn
 
 __all__ = ["count_absorbed", "draw_error", "fault_of", "num_drawn", "take_scores"]
 
 
-def fault_of(report: StepReport, rows: int) -> str | None:
+def fault_of(report: StepReport | TransferReport, rows: int) -> str | None:
     """Why a step of so many rows has failed as a whole; ``None``: it has not."""
+    if isinstance(report, TransferDone):
+        return "the device reported a transfer for a step"
     if isinstance(report, StepFault):
         return report.why
     told = len(report.tokens)

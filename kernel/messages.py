@@ -11,7 +11,18 @@ import attrs
 
 from kernel.ids import TurnId
 from kernel.reply import Reply
-from kernel.step import PlannedRow, StepReport
+from kernel.state_image import StateImage
+from kernel.step import PlannedRow, StepReport, TransferReport
+from kernel.store_messages import (
+    FetchState,
+    ForgetStored,
+    JobDone,
+    ReadStored,
+    ReleaseImage,
+    StoreLog,
+    StoreOverdue,
+    StoreState,
+)
 from kernel.turn import OpenTurn, TurnRequest
 from ownership import Base, BaseName, BatchOwned, CustodianId, Lease
 
@@ -23,23 +34,33 @@ __all__ = [
     "Composed",
     "Continue",
     "Down",
+    "DropMark",
     "EndReason",
     "ForgetIdle",
     "GaveUp",
     "GiveUp",
+    "HistoryMessage",
     "Interrupt",
     "InterruptTurn",
     "LaunchStep",
+    "LaunchTransfer",
+    "Parked",
     "PhaseAbsorbed",
     "PoolMessage",
+    "ReadOutState",
     "Rested",
+    "RestoreMark",
+    "Rewind",
     "SchedulerMessage",
     "SessionMessage",
+    "SetMark",
     "StartTurn",
+    "StateRead",
     "StepCompleted",
     "StepLanded",
     "StepOverdue",
     "StopFound",
+    "StoreMessage",
     "Submit",
     "Tick",
     "TurnAlarm",
@@ -103,6 +124,45 @@ class InterruptTurn:
     reply: Reply[int]
     is_leaving: bool = False
     """The caller has left its block: a turn that has ended by then stays as it ended."""
+
+
+@attrs.frozen
+class Rewind:
+    """Go back to the beginning of a turn; answered with how many turns are left."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    to: int
+    reply: Reply[int]
+
+
+@attrs.frozen
+class SetMark:
+    """Name the place where the log ends, and keep the state that caches it; answered as above."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    name: str
+    reply: Reply[int]
+
+
+@attrs.frozen
+class RestoreMark:
+    """Go back to a mark; answered as above."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    name: str
+    reply: Reply[int]
+
+
+@attrs.frozen
+class DropMark:
+    """Forget a mark; answered as above."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    name: str
+    reply: Reply[int]
+
+
+HistoryMessage = Rewind | SetMark | RestoreMark | DropMark
 
 
 @attrs.frozen
@@ -186,11 +246,37 @@ class GiveUp:
     base: BaseName
 
 
+@attrs.frozen
+class Parked:
+    """A copy of the named state in host memory: it takes that one's place, or goes back.
+
+    Answered exactly once by :class:`GaveUp`.
+    """
+
+    carries: ClassVar[tuple[str, ...]] = ("claim",)
+    base: BaseName
+    claim: BatchOwned
+
+
+@attrs.frozen
+class StateRead:
+    """The answer to :class:`ReadOutState`; no image when the state was gone or can't be read."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    base: BaseName
+    image: StateImage | None
+    why: str = ""
+
+
 SessionMessage = (
     StartTurn
     | Composed
     | CancelTurn
     | InterruptTurn
+    | Rewind
+    | SetMark
+    | RestoreMark
+    | DropMark
     | StopFound
     | TurnAlarm
     | ForgetIdle
@@ -200,6 +286,8 @@ SessionMessage = (
     | TurnFailed
     | PhaseAbsorbed
     | GiveUp
+    | Parked
+    | StateRead
     | Down
 )
 
@@ -252,6 +340,18 @@ class GaveUp:
 
 
 @attrs.frozen
+class ReadOutState:
+    """Read a state out into an image; it stays where it is. Answered exactly once.
+
+    Its session asks, so that whatever it does with the image is its own decision.
+    """
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    session: CustodianId
+    base: BaseName
+
+
+@attrs.frozen
 class Rested:
     """A session came to rest, closed, or handled a death: what it holds has changed."""
 
@@ -260,11 +360,11 @@ class Rested:
 
 @attrs.frozen
 class StepLanded:
-    """The device is done with a lease."""
+    """The device is done with a lease: a step, or a transfer."""
 
     carries: ClassVar[tuple[str, ...]] = ()
     lease: Lease
-    report: StepReport
+    report: StepReport | TransferReport
 
 
 @attrs.frozen
@@ -275,7 +375,16 @@ class Tick:
 
 
 SchedulerMessage = (
-    StepLanded | Tick | Submit | Rested | Cancel | Interrupt | Continue | GaveUp | Down
+    StepLanded
+    | Tick
+    | Submit
+    | Rested
+    | Cancel
+    | Interrupt
+    | Continue
+    | GaveUp
+    | ReadOutState
+    | Down
 )
 
 
@@ -293,12 +402,25 @@ class LaunchStep:
 
 
 @attrs.frozen
+class LaunchTransfer:
+    """Make the copies that the claims of a lease stand for, beside the steps that compute.
+
+    What is to be copied is in the ledger: a claim in host memory is a copy of its base, one in a
+    file reads it out.
+    """
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    lease: Lease
+    step: int
+
+
+@attrs.frozen
 class StepCompleted:
-    """The device reports; posted by its thread, exactly once a submitted step."""
+    """The device reports; posted by its thread, exactly once a submitted step or transfer."""
 
     carries: ClassVar[tuple[str, ...]] = ()
     step: int
-    report: StepReport
+    report: StepReport | TransferReport
 
 
 @attrs.frozen
@@ -317,4 +439,17 @@ class WorkerEnded:
     steps: tuple[int, ...]
 
 
-PoolMessage = LaunchStep | StepCompleted | StepOverdue | WorkerEnded | Down
+PoolMessage = LaunchStep | LaunchTransfer | StepCompleted | StepOverdue | WorkerEnded | Down
+
+
+StoreMessage = (
+    StoreLog
+    | StoreState
+    | FetchState
+    | ReleaseImage
+    | ReadStored
+    | ForgetStored
+    | JobDone
+    | StoreOverdue
+    | Down
+)

@@ -2,6 +2,7 @@
 
 import os
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -11,12 +12,23 @@ from kernel.environment import Environment
 from kernel.errors import ValidationError
 from kernel.loading import OnProgress, no_progress
 from kernel.probe import EventProbe, NullProbe, Probe
-from kernel.step import DeviceFactory, OpenedDevice
+from kernel.session_store import FileHeader, SessionFiles, StoreWorker
+from kernel.step import DeviceFactory, ModelSpec, OpenedDevice
 
-__all__ = ["DEVICES", "make_probe", "open_device"]
+__all__ = [
+    "DEVICES",
+    "SESSION_FILES",
+    "file_header",
+    "find_session_files",
+    "make_probe",
+    "open_device",
+    "open_store",
+]
 
 DEVICES = "tenure.devices"
 """Entry-point group in which devices are found by name."""
+SESSION_FILES = "tenure.session_files"
+"""Entry-point group in which is found what writes sessions to disk."""
 
 
 def open_device(config: EngineConfig, progress: OnProgress = no_progress) -> OpenedDevice:
@@ -43,6 +55,49 @@ def open_device(config: EngineConfig, progress: OnProgress = no_progress) -> Ope
         dtype=config.dtype,
         state_dtype=config.state_dtype,
         progress=progress,
+    )
+
+
+def find_session_files() -> SessionFiles:
+    """What writes and reads sessions here; loaded when it is first asked for.
+
+    Raises:
+        ValidationError: nothing of the kind is installed.
+    """
+    found = sorted(entry_points(group=SESSION_FILES), key=lambda entry: entry.name)
+    if not found:
+        why = f"nothing is installed that keeps sessions (entry points {SESSION_FILES!r})"
+        raise ValidationError(parameter="session_store", value="on disk", why=why)
+    files: SessionFiles = found[0].load()
+    return files
+
+
+def file_header(model: ModelSpec) -> FileHeader:
+    """Whose states an engine's are."""
+    return FileHeader(model.name, model.fingerprint, model.dtype, model.state_dtype)
+
+
+def open_store(
+    config: EngineConfig, model: ModelSpec, files: SessionFiles | None
+) -> StoreWorker | None:
+    """Open the store that ``config.session_store`` names, if it names one. Blocks.
+
+    Args:
+        config: names it.
+        model: whose sessions are in it.
+        files: ``None``: what is installed.
+
+    Raises:
+        ValidationError: nothing is installed that could open it.
+        SessionStoreError: it is another model's, damaged, in use, or can't be made.
+    """
+    if config.session_store is None:
+        return None
+    return (files or find_session_files()).open_store(
+        Path(config.session_store),
+        file_header(model),
+        sync=config.session_store_sync,
+        max_state_bytes=config.session_store_bytes,
     )
 
 

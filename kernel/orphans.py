@@ -7,7 +7,7 @@ subtraction. The device has not begun such a step, or is done with it.
 """
 
 from kernel.gpu_pool import GpuPool
-from kernel.messages import LaunchStep, StepLanded
+from kernel.messages import LaunchStep, LaunchTransfer, StepLanded
 from kernel.quarantine import Quarantine
 from kernel.scheduler import Scheduler
 from ownership import Lease, LedgerView
@@ -22,7 +22,8 @@ def orphans(
     known = set(quarantine.leases())
     if pool is not None:
         known.update(pool.leases.values())
-        known.update(mail.lease for mail in pool.mailbox if isinstance(mail, LaunchStep))
+        launches = LaunchStep | LaunchTransfer
+        known.update(mail.lease for mail in pool.mailbox if isinstance(mail, launches))
     if scheduler is not None:
         known.update(mail.lease for mail in scheduler.mailbox if isinstance(mail, StepLanded))
     return [lease for lease in view.leases() if lease not in known]

@@ -15,7 +15,7 @@ import anyio
 import attrs
 
 from kernel.detokenizer import IncrementalDetokenizer, StopHit
-from kernel.outputs import Delta, FinishReason, TokenLogprobs, Usage
+from kernel.outputs import CacheMiss, Delta, FinishReason, TokenLogprobs, Usage
 
 __all__ = ["TurnEnd", "TurnOutput"]
 
@@ -69,6 +69,7 @@ class TurnOutput:
         self.end: TurnEnd | None = None
         self.prompt_tokens = 0
         self.cached_tokens = 0
+        self.cache_miss: CacheMiss | None = None
         self.recomputed_tokens = 0
         self.preemptions = 0
         self.delivered = 0
@@ -165,6 +166,7 @@ class TurnOutput:
             prompt_tokens=self.prompt_tokens,
             completion_tokens=len(self.tokens) if self.end is None else self.end.kept,
             cached_tokens=self.cached_tokens,
+            cache_miss=self.cache_miss,
             recomputed_tokens=self.recomputed_tokens,
         )
 

@@ -6,6 +6,7 @@ from typing import Literal
 import attrs
 
 __all__ = [
+    "CacheMiss",
     "CompletionOutput",
     "Delta",
     "EngineStats",
@@ -21,6 +22,13 @@ __all__ = [
 
 FinishReason = Literal["stop", "length", "abort", "timeout", "error", "interrupt"]
 """Why a turn ended; ``"interrupt"``: by its session, with what was generated so far kept."""
+
+CacheMiss = Literal["off", "short", "prompt_logprobs", "cold", "parted", "evicted"]
+"""Why a turn that had no state of its own to start from took nothing from the prefix cache:
+``"off"``, it is not enabled; ``"short"``, the prompt is shorter than what is worth keeping;
+``"prompt_logprobs"``, they were asked for and have to be computed; ``"cold"``, no cached prompt
+under this salt begins like this one; ``"parted"``, one does, but no state stands where they part
+(from now on one does); ``"evicted"``, a state stood there and gave way."""
 
 
 @attrs.frozen
@@ -62,6 +70,8 @@ class Usage:
     completion_tokens: int = 0
     cached_tokens: int = 0
     """Positions that were taken from the base state and not computed."""
+    cache_miss: CacheMiss | None = None
+    """Why ``cached_tokens`` is 0; ``None``: it isn't, or the turn was never admitted."""
     recomputed_tokens: int = 0
     """Tokens absorbed again because their state was given up or preempted for lack of room, or,
     in a fork's turn, because its parent's state was gone."""

@@ -11,7 +11,7 @@ from kernel.messages import PoolMessage, Rested, SchedulerMessage, WorkerEnded
 from kernel.orphans import orphans
 from kernel.quarantine import Quarantine
 from kernel.scheduler import Scheduler
-from kernel.step import StepDone, StepReport
+from kernel.step import StepDone, StepReport, TransferDone, TransferReport
 from ownership import Consume, CustodianId, Lease, Ledger, StepFailed
 
 __all__ = ["SUPERVISOR", "Recovery"]
@@ -73,9 +73,9 @@ class Recovery:
         if self._stalls >= _STALLS_THAT_LOSE_A_DEVICE:
             self._fail(DeviceLost(why="the successor of a dead GPU pool completed no step either"))
 
-    def step_reported(self, report: StepReport) -> None:
+    def step_reported(self, report: StepReport | TransferReport) -> None:
         """A step has completed: the device lives, or says itself that it doesn't."""
-        if isinstance(report, StepDone):
+        if isinstance(report, StepDone | TransferDone):
             self._stalls = 0
         elif report.device_lost:
             self._fail(DeviceLost(why=report.why))

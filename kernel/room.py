@@ -14,7 +14,7 @@ always gets what an empty engine could give it, it ends, and by induction every 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -64,9 +64,17 @@ class _Wanted:
 class Room:
     """Finds the moves that make room for one turn; changes nothing itself."""
 
-    def __init__(self, view: LedgerView, roster: Roster, *, max_rows: int) -> None:
+    def __init__(
+        self,
+        view: LedgerView,
+        roster: Roster,
+        *,
+        max_rows: int,
+        parked: Container[TurnId] = (),
+    ) -> None:
         self._view = view
         self._roster = roster
+        self._parked = parked
         self._max_rows = max_rows
         self._page_size = view.capacity.page_size
         self.asked: set[BaseName] = set()
@@ -130,10 +138,8 @@ class Room:
         """
         runs = turn.id in claims
         wanted = self._wanted(turn, need, runs=runs)
-        gain = self._view.simulate()
-        for base in self.asked:
-            gain.base(base)
-        if self.asked and wanted.is_met_by(gain, 0):
+        gain = self._returning(claims)
+        if (self.asked or self._roster.parking) and wanted.is_met_by(gain, 0):
             return None
         asks: list[BaseName] = []
         # A turn that is short of a row alone must not cost a look at every session, every tick.
@@ -165,6 +171,15 @@ class Room:
             return None
         return Moves(tuple(asks), tuple(victims))
 
+    def _returning(self, claims: Mapping[TurnId, BatchOwned]) -> ReleaseSimulation:
+        """What is on its way back already: states asked for, and turns on their way out."""
+        gain = self._view.simulate()
+        for base in self.asked:
+            gain.base(base)
+        for leaving in self._roster.parking:
+            gain.claim(claims[leaving.id])
+        return gain
+
     def _wanted(self, turn: OpenTurn, need: Need, *, runs: bool) -> _Wanted:
         view = self._view
         if runs:
@@ -172,7 +187,8 @@ class Room:
             return _Wanted(slots=0, pages=pages, rows=0)
         slots = int(view.capacity.slots > 0 and view.free_slots == 0)
         # One that was asked for is as good as gone.
-        base = ZEROS if turn.base in self.asked else turn.base
+        is_elsewhere = turn.base in self.asked or turn.id in self._parked
+        base = ZEROS if is_elsewhere else turn.base
         pages = self._short_of_pages(view.pages_needed(need, base))
         return _Wanted(slots=slots, pages=pages, rows=int(not self.has_row()))
 

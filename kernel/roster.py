@@ -22,6 +22,7 @@ class Roster:
         self.waiting: list[OpenTurn] = []
         self.running: list[OpenTurn] = []
         self.committing: set[OpenTurn] = set()
+        self.parking: set[OpenTurn] = set()
         self._by_id: dict[TurnId, OpenTurn] = {}
 
     def __len__(self) -> int:
@@ -59,6 +60,12 @@ class Roster:
         turn.state = TurnState.COMMITTING
         self.committing.add(turn)
 
+    def park(self, turn: OpenTurn) -> None:
+        """A turn was preempted, and its state is on the way to host memory."""
+        self._leave(turn)
+        turn.state = TurnState.PARKING
+        self.parking.add(turn)
+
     def end(self, turn: OpenTurn) -> None:
         """Forget a turn."""
         self._leave(turn)
@@ -72,6 +79,8 @@ class Roster:
             self._drop(self.running, turn)
         elif turn.state is TurnState.COMMITTING:
             self.committing.discard(turn)
+        elif turn.state is TurnState.PARKING:
+            self.parking.discard(turn)
 
     @staticmethod
     def _drop(turns: list[OpenTurn], turn: OpenTurn) -> None:

@@ -38,13 +38,14 @@ class RowScores:
 
 @attrs.frozen
 class RowFault:
-    """The row was computed and no token could be drawn; its own turn fails, and no other.
-
-    Its slot and pages are as good as those of the other rows.
-    """
+    """No token could be drawn for the row; its own turn fails, and no other."""
 
     why: str
     error: BaseException | None = attrs.field(default=None, eq=False)
+    is_undefined: bool = False
+    """False: the row was computed; its slot and pages are as good as those of the other rows.
+    True: the image that it was to start from isn't one of this model's. Nothing was computed, and
+    its slot and exclusive pages are undefined, as after a failed step."""
 
 
 RowOutcome = int | RowScores | RowFault | None

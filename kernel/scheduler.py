@@ -7,8 +7,9 @@ landed whole, then each row is judged under its own guard. The claims themselves
 which one leaves, are in :mod:`kernel.workload`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import add
 from typing import assert_never, final
 
 from kernel.actor import Actor, Address, System
@@ -29,6 +30,7 @@ from kernel.messages import (
     Interrupt,
     LaunchStep,
     PoolMessage,
+    ReadOutState,
     Rested,
     SchedulerMessage,
     SessionMessage,
@@ -39,9 +41,18 @@ from kernel.messages import (
     TurnEnded,
     TurnFailed,
 )
+from kernel.parking import Parking
 from kernel.policies import Policy, TurnFacts
 from kernel.roster import Roster
-from kernel.step import DeviceLimits, RowFault, RowOutcome, RowScores, StepDone, StepReport
+from kernel.step import (
+    DeviceLimits,
+    RowFault,
+    RowOutcome,
+    RowScores,
+    StepDone,
+    StepReport,
+    TransferReport,
+)
 from kernel.turn import OpenTurn, TurnState
 from kernel.workload import Workload
 from ownership import (
@@ -74,7 +85,8 @@ class Scheduler(Actor[SchedulerMessage]):
         mail_bound: int,
     ) -> None:
         super().__init__(SCHEDULER, system, mail_bound=mail_bound)
-        self._work = Workload(system, port, door, counters)
+        self.parking = Parking(system, port, view, counters, new_step)
+        self._work = Workload(system, port, door, counters, self.parking)
         self._admission = Admission(system, self._work, view, limits, policy)
         self._limits = limits
         self._policy = policy
@@ -105,6 +117,7 @@ class Scheduler(Actor[SchedulerMessage]):
                 if self.flight is None:
                     self._admission.give_room()
                     self._launch()
+                self._unload(self.parking.launch())
                 return
             case Submit():
                 self._submit(message.turn)
@@ -118,7 +131,10 @@ class Scheduler(Actor[SchedulerMessage]):
                 self._continue(message)
             case GaveUp():
                 self._admission.room.asked.discard(message.base)
+                self.parking.asked.discard(message.base)
                 self._counters.forced_parks += message.moved
+            case ReadOutState():
+                self.parking.read_out(message)
             case Down():
                 self._down(message)
             case _:
@@ -130,6 +146,8 @@ class Scheduler(Actor[SchedulerMessage]):
         if isinstance(message, Submit):
             self._work.door.leave(message.turn.id)
             self._work.tell(message.turn, TurnFailed(message.turn.id, error))
+        elif isinstance(message, ReadOutState):
+            self.parking.refuse(message, str(error))
 
     def abandon(self, _error: BaseException, /) -> None:
         """Stop counting the turns that were here, those that nobody waits for any more included."""
@@ -172,9 +190,11 @@ class Scheduler(Actor[SchedulerMessage]):
     def _end_interrupted(self, turn: OpenTurn) -> None:
         keep = turn.interrupt_keep
         kept = turn.generated if keep is None else min(keep, turn.generated)
-        if turn.state is TurnState.RUNNING and turn.has_landed:
-            self._work.finish(turn, turn.interrupt_reason or "interrupt", None, kept)
-        else:
+        reason = turn.interrupt_reason or "interrupt"
+        has_state = turn.state is TurnState.RUNNING and turn.has_landed
+        if has_state or turn.state is TurnState.PARKING:
+            self._work.finish(turn, reason, None, kept)
+        elif not self._work.finish_parked(turn, reason, kept):
             self._work.drop(turn)
             self._work.tell(turn, TurnEnded(turn.id, kept))
 
@@ -192,9 +212,10 @@ class Scheduler(Actor[SchedulerMessage]):
         if message.name == GPU_POOL:
             if self.flight is not None and self.flight.pool_incarnation == message.incarnation:
                 self._lose_flight(message.why)
+            self._unload(self.parking.lose(message.incarnation, message.why))
             return
-        for base in [base for base in self._admission.room.asked if base.holder == message.name]:
-            self._admission.room.asked.discard(base)
+        for asked in (self._admission.room.asked, self.parking.asked):
+            asked -= {base for base in asked if base.holder == message.name}
         for turn in self._work.roster.of_session(message.name):
             self._cancel(turn.id)
 
@@ -209,7 +230,18 @@ class Scheduler(Actor[SchedulerMessage]):
 
     # Landing
 
-    def _land(self, lease: Consume[Lease], report: StepReport) -> None:
+    def _unload(self, turns: Sequence[OpenTurn]) -> None:
+        """Turns whose states are in host memory now, or can't get there, wait again."""
+        for turn in turns:
+            if turn.state is TurnState.PARKING:
+                self._work.unload(turn)
+
+    def _land(self, lease: Consume[Lease], report: StepReport | TransferReport) -> None:
+        transfer = self.parking.flight_of(lease)
+        if transfer is not None:
+            self._unload(self.parking.land(transfer, lease, report))
+            self.parking.make_host_room({turn.base for turn in self._work.roster})
+            return
         flight = self.flight
         if flight is None or flight.lease is not lease:
             # Launched by a former life, or lost with a pool: nobody waits for these rows.
@@ -219,7 +251,7 @@ class Scheduler(Actor[SchedulerMessage]):
         self.flight = None
         why = fault_of(report, len(flight.turns))
         if isinstance(report, StepDone) and why is None:
-            self._work.take_back(flight, Absorbed(flight.absorbs))
+            self._work.take_back(flight, Absorbed(flight.advances))
             self._counters.generated_tokens += num_drawn(report.tokens)
             for turn, absorbed, outcome in zip(
                 flight.turns, flight.absorbs, report.tokens, strict=True
@@ -251,7 +283,9 @@ class Scheduler(Actor[SchedulerMessage]):
             token = outcome
         elif isinstance(outcome, RowScores):
             token, is_last = take_scores(turn, start, outcome), outcome.is_last
+        has_loaded, turn.is_loading = turn.is_loading, False
         turn.has_landed = True
+        self.parking.give_back_parked(turn)
         if turn.cancelled:
             self._work.drop(turn)
             return
@@ -260,7 +294,10 @@ class Scheduler(Actor[SchedulerMessage]):
         if turn.interrupt_reason is not None:
             self._end_interrupted(turn)
         elif token is None:
-            if isinstance(outcome, RowFault):
+            if isinstance(outcome, RowFault) and has_loaded:
+                turn.image = None  # The device can't take it: its log says the same.
+                self._work.unload(turn)
+            elif isinstance(outcome, RowFault):
                 self._work.fail(turn, draw_error(turn, outcome))
             elif turn.position == turn.target:
                 self._reach_target(turn)
@@ -309,9 +346,12 @@ class Scheduler(Actor[SchedulerMessage]):
             return
         step = self._new_step()
         absorbs = tuple(len(row.tokens) for row in rows)
+        images = [0 if row.image is None else row.image.position for row in rows]
+        advances = tuple(map(add, absorbs, images)) if any(images) else absorbs
         lease = self._work.launch(turns, step)
         pool = self.system.incarnation_of(GPU_POOL)
-        self.flight = Flight(lease, step, self.system.now(), tuple(turns), absorbs, pool)
+        now = self.system.now()
+        self.flight = Flight(lease, step, now, tuple(turns), absorbs, advances, pool)
         self._counters.steps += 1
         self._counters.rows += len(rows)
         self._counters.absorbed_tokens += sum(absorbs)

@@ -9,40 +9,33 @@ between waits for it.
 A one-shot request is a session of one turn that closes itself.
 """
 
-from collections.abc import Callable
 from typing import Literal, assert_never, final
 
-import attrs
-
-from kernel.active_turn import ActiveTurn, SessionLimits, cancelled_end, open_turn
-from kernel.actor import Actor, Address, System
+from kernel.active_turn import ActiveTurn, cancelled_end, open_turn
+from kernel.actor import Actor, Address
 from kernel.deadlines import Deadlines
-from kernel.door import Door
 from kernel.errors import (
     EngineFault,
     SessionBusy,
     SessionClosed,
     SessionLost,
     TenureError,
-    TooLate,
-    TurnNotFound,
-    ValidationError,
 )
 from kernel.ids import SCHEDULER, SessionId, TurnId, session_custodian
 from kernel.messages import (
-    AlarmKind,
     Cancel,
     CancelTurn,
     CloseSession,
     Composed,
     Continue,
     Down,
-    EndReason,
     ForgetIdle,
     GaveUp,
     GiveUp,
+    HistoryMessage,
     Interrupt,
     InterruptTurn,
+    Parked,
     PhaseAbsorbed,
     Rested,
     SchedulerMessage,
@@ -56,25 +49,18 @@ from kernel.messages import (
     TurnFinished,
 )
 from kernel.output_buffer import TurnEnd
-from kernel.probe import Probe
-from kernel.reply import Reply
-from kernel.session_state import SessionState, keep_error
+from kernel.session_history import change_history
+from kernel.session_home import SessionHome
+from kernel.session_interrupts import interrupt
+from kernel.session_state import SessionState
 from kernel.turn import TurnRequest
 from kernel.turn_queue import TurnQueue
-from ownership import BatchOwned, Consume, CustodianId, Ledger
+from kernel.turn_records import TurnRecords
+from ownership import BatchOwned, Consume, CustodianId
 
-__all__ = ["SessionActor", "SessionCounters"]
+__all__ = ["SessionActor"]
 
 _SCHEDULER: Address[SchedulerMessage] = Address(SCHEDULER)
-
-
-@attrs.define(eq=False)
-class SessionCounters:
-    """Ends of turns over all sessions of an engine."""
-
-    finished: int = 0
-    cancelled: int = 0
-    failed: int = 0
 
 
 @final
@@ -84,23 +70,17 @@ class SessionActor(Actor[SessionMessage]):
     def __init__(
         self,
         session_id: SessionId,
-        system: System,
-        ledger: Ledger,
-        limits: SessionLimits,
-        door: Door,
-        counters: SessionCounters,
-        probe: Probe,
+        home: SessionHome,
         *,
         is_one_shot: bool,
         idle_timeout_s: float | None,
-        on_end: Callable[[SessionId], None],
     ) -> None:
         name = session_custodian(session_id)
+        system, ledger, limits = home.system, home.ledger, home.limits
         super().__init__(name, system, mail_bound=limits.mail_bound)
         self.session_id = session_id
-        self.state = SessionState(name, ledger.session_port(name), ledger.view)
+        self.state = SessionState(name, ledger.session_port(name), ledger.view, limits.costs)
         self.active: ActiveTurn | None = None
-        self.turns = 0
         self.last_used_at = system.now()
         self.is_one_shot = is_one_shot
         self.is_closed = False
@@ -109,19 +89,20 @@ class SessionActor(Actor[SessionMessage]):
         self.is_detached = False
         self._starts_waiting = False
         self._here: Address[SessionMessage] = Address(self.name)
-        self._limits = limits
-        self._door = door
-        self._counters = counters
-        self._probe = probe
-        self._on_end = on_end
-        self._deadlines = Deadlines(system, self._here, name, idle_timeout_s)
-        self._deadlines.rest()
-        self.waiting = TurnQueue(session_id, self.state, door, self._deadlines, system, self._here)
+        self._home = home
+        self._deadlines = deadlines = Deadlines(system, self._here, name, idle_timeout_s)
+        deadlines.rest()
+        self._records = TurnRecords(session_id, home.counters, deadlines, home.probe)
+        self.waiting = TurnQueue(session_id, self.state, home.door, deadlines, system, self._here)
 
     def inherit(self, parent: "SessionActor") -> None:
-        """Begin as a fork: the parent's log, its committed state as base, its count of turns."""
+        """Begin as a fork: the parent's log and turns, its committed state as base."""
         self.state.inherit(parent.state)
-        self.turns = parent.turns
+
+    @property
+    def turns(self) -> int:
+        """Turns that the session's history consists of."""
+        return self.state.turns
 
     @property
     def phase(self) -> Literal["idle", "queued", "running", "closed"]:
@@ -134,6 +115,9 @@ class SessionActor(Actor[SessionMessage]):
 
     def handle(self, message: Consume[SessionMessage], /) -> None:  # noqa: C901  one case a message
         """Take one message."""
+        if isinstance(message, HistoryMessage):
+            self._change_history(message)
+            return
         match message:
             case StartTurn():
                 self._arrive(message.request)
@@ -146,10 +130,11 @@ class SessionActor(Actor[SessionMessage]):
             case GiveUp():
                 moved = self.state.give_up(message.base)
                 self._tell_scheduler(GaveUp(message.base, moved))
+            case Parked():
+                moved = self.state.move(message.base, message.claim)
+                self._tell_scheduler(GaveUp(message.base, moved))
             case InterruptTurn():
-                has_ended = self.state.last is not None and self.state.last.id == message.turn
-                if not (message.is_leaving and has_ended):
-                    self._interrupt(message.turn, message.keep, message.reply)
+                self._interrupt(message)
             case StopFound():
                 self._stop(message)
             case TurnEnded():
@@ -160,7 +145,7 @@ class SessionActor(Actor[SessionMessage]):
             case PhaseAbsorbed():
                 self._commit_phase(message)
             case TurnAlarm():
-                self._alarm(message.turn, message.kind)
+                self._alarm(message)
             case ForgetIdle():
                 if self._deadlines.is_this_rest(message.rest) and self.active is None:
                     self._close(SessionClosed(session_id=self.session_id, why="idle timeout"))
@@ -174,13 +159,12 @@ class SessionActor(Actor[SessionMessage]):
 
     def refuse(self, message: SessionMessage, error: BaseException, /) -> None:
         """Answer mail that a closed or dead session can't read any more."""
-        answer = error
         if not isinstance(error, SessionClosed):
-            answer = SessionLost(session_id=self.session_id, why=str(error))
+            error = SessionLost(session_id=self.session_id, why=str(error))
         if isinstance(message, StartTurn):
-            self.waiting.turn_away(message.request, answer)
-        elif isinstance(message, InterruptTurn):
-            message.reply.fail(answer)
+            self.waiting.turn_away(message.request, error)
+        elif isinstance(message, InterruptTurn | HistoryMessage):
+            message.reply.fail(error)
         elif isinstance(message, GiveUp):
             self._tell_scheduler(GaveUp(message.base, moved=False))
 
@@ -188,6 +172,9 @@ class SessionActor(Actor[SessionMessage]):
         """Closed: a claim that was under way is rolled back like any that comes too late."""
         if isinstance(message, TurnFinished | PhaseAbsorbed):
             self._roll_back_late(message.claim)
+        elif isinstance(message, Parked):
+            self.state.roll_back(message.claim)
+            self._tell_scheduler(GaveUp(message.base, moved=False))
         else:
             self.refuse(message, SessionClosed(session_id=self.session_id))
 
@@ -199,10 +186,10 @@ class SessionActor(Actor[SessionMessage]):
         self._deadlines.wake()
         if active is not None:
             self._deadlines.end(active.id)
-            self._door.leave(active.id)
+            self._home.door.leave(active.id)
             active.settle(TurnEnd("error", 0, error=lost))
         self.waiting.turn_all_away(lost)
-        self._on_end(self.session_id)
+        self._home.on_end(self.session_id)
 
     def has_business_with(self, name: CustodianId, /) -> bool:
         """A turn is open at the scheduler."""
@@ -245,14 +232,8 @@ class SessionActor(Actor[SessionMessage]):
 
     def _start(self, request: TurnRequest) -> None:
         try:
-            self._door.check_working()
-            turn = open_turn(
-                request,
-                self.state,
-                self._limits,
-                session=self.name,
-                turn_number=self.turns,
-            )
+            self._home.door.check_working()
+            turn = open_turn(request, self.state, self._home.limits, session=self.name)
         except TenureError as error:
             self.waiting.take_out(request)
             self.waiting.turn_away(request, error)
@@ -270,25 +251,14 @@ class SessionActor(Actor[SessionMessage]):
         if self.state.drop_checkpoint():
             self._tell_scheduler(Rested())
         request.accepted.answer(None)
-        self._report("turn.started", active, None)
-        if request.history_differs and self._probe.enabled:
-            facts = {"session": self.session_id, "turn": request.id}
-            self._probe.record("turn.history_differs", facts)
-        if request.interrupts:
-            for reply in request.interrupts:
-                active.accept_interrupt(0, reply)
-            self._door.leave(request.id)
+        self._records.started(active)
+        end = active.end_without_steps(turn, self.state.position)
+        if end is not None:
+            self._home.door.leave(request.id)
             self._extend_log(0)
-            self._conclude(active.end_of(0, "interrupt", None))
-            return
-        if not turn.draws and turn.target <= self.state.position and not turn.absorb_first:
-            # Nothing to compute: the one new token is held back as pending.
-            self._door.leave(request.id)
-            self._extend_log(0)
-            self._conclude(TurnEnd("length", 0))
-            return
-        if self._tell_scheduler(Submit(turn)):
-            self._door.leave(request.id)
+            self._conclude(end)
+        elif self._tell_scheduler(Submit(turn)):
+            self._home.door.leave(request.id)
             gone = EngineFault(actor=SCHEDULER, why="it is not running")
             self._conclude(TurnEnd("error", 0, error=gone))
 
@@ -324,28 +294,15 @@ class SessionActor(Actor[SessionMessage]):
         self._conclude(end)
 
     def _extend_log(self, kept: int) -> None:
-        if self.active is None:
-            return
-        request = self.active.request
-        self.state.extend_by_turn(
-            request.id, request.tokens, request.output, kept, request.composing
-        )
-        self.turns += request.kind == "generate"
+        if self.active is not None:
+            self.state.extend_by_turn(self.active.request, kept)
 
     def _conclude(self, end: TurnEnd) -> None:
         """Tell the caller, come to rest, and start what waits."""
         active, self.active = self.active, None
         if active is None:
             return
-        if end.error is None:
-            self._counters.finished += 1
-        elif end.reason in ("abort", "timeout"):
-            self._counters.cancelled += 1
-        else:
-            self._counters.failed += 1
-        self._deadlines.end(active.id)
-        active.settle(end)
-        self._report("turn.ended", active, end)
+        self._records.ended(active, end)
         self.last_used_at = self.system.now()
         if self.is_one_shot:
             self._close(SessionClosed(session_id=self.session_id))
@@ -372,8 +329,9 @@ class SessionActor(Actor[SessionMessage]):
             return
         request, first = self.waiting.find(message.turn), self.waiting.first
         if request is not None:
-            self.waiting.drop(request, cancelled_end(request, message.reason))
-            self._counters.cancelled += 1
+            end = cancelled_end(request, message.reason)
+            self.waiting.drop(request, end)
+            self._records.dropped(end)
             if active is None and request is first:
                 # It was being composed; the next in the queue takes its place.
                 self._start_waiting()
@@ -388,50 +346,18 @@ class SessionActor(Actor[SessionMessage]):
             return
         hit = active.request.output.stop_hit
         if hit is not None:
-            self._end_at_scheduler(message.turn, hit.kept_tokens, "stop")
+            self._tell_scheduler(Interrupt(message.turn, hit.kept_tokens, "stop"))
 
-    def _end_at_scheduler(self, turn: TurnId, keep: int | None, reason: EndReason) -> None:
-        self._tell_scheduler(Interrupt(turn, keep, reason))
+    def _interrupt(self, message: InterruptTurn) -> None:
+        told = interrupt(self.session_id, message, self.active, self.waiting, self.state)
+        if told is not None:
+            self._tell_scheduler(told)
 
-    def _interrupt(self, turn: TurnId | None, keep: int | None, reply: Reply[int]) -> None:
-        active = self.active
-        if turn is None and active is None and self.waiting.first is not None:
-            turn = self.waiting.first.id  # what runs next is composed
-        if active is not None and turn in (None, active.id):
-            received = active.request.output.delivered
-            if keep is not None and not 0 <= keep <= received:
-                reply.fail(keep_error(keep, received))
-                return
-            active.accept_interrupt(keep, reply)
-            self._end_at_scheduler(active.id, keep, "interrupt")
-        elif self.state.last is not None and active is None and turn in (None, self.state.last.id):
-            self._interrupt_late(keep, reply)
-        elif (waiting := self.waiting.find(turn)) is not None:
-            # It ends when its place in the log has come; there is nothing but its input to keep.
-            if keep:
-                reply.fail(keep_error(keep, 0))
-            else:
-                waiting.interrupts.append(reply)
-        elif turn is not None and (active is not None or self.state.last is not None or self.turns):
-            reply.fail(
-                TooLate(
-                    session_id=self.session_id,
-                    turn_id=turn,
-                    why="the session has accepted another turn",
-                )
-            )
-        else:
-            reply.fail(TurnNotFound(session_id=self.session_id, turn_id=turn))
-
-    def _interrupt_late(self, keep: int | None, reply: Reply[int]) -> None:
-        try:
-            kept, is_cut = self.state.cut_last_turn(keep)
-        except ValidationError as error:
-            reply.fail(error)
-            return
-        if is_cut:
-            self._tell_scheduler(Rested())
-        reply.answer(kept)
+    def _change_history(self, message: HistoryMessage) -> None:
+        first = self.active or self.waiting.first
+        open_turn = None if first is None else first.id
+        change_history(self.session_id, message, self.state, open_turn)
+        self._tell_scheduler(Rested())
 
     def _close(self, error: BaseException) -> None:
         """Close now: forget the turn, answer whoever waits, give back what is held."""
@@ -439,40 +365,30 @@ class SessionActor(Actor[SessionMessage]):
         self.is_closed = True
         if active is not None:
             self._tell_scheduler(Cancel(active.id))
-            self._counters.cancelled += 1
-            end = TurnEnd("abort", 0, error=error)
-            self._deadlines.end(active.id)
-            active.settle(end)
+            self._records.ended(active, TurnEnd("abort", 0, error=error))
             # Not before: a session that dies on the way here still has a caller to tell.
             self.active = None
-            self._report("turn.ended", active, end)
         self.waiting.turn_all_away(error)
         self._deadlines.wake()
         self.state.close()
         self.system.retire(self)
-        self._on_end(self.session_id)
+        self._home.on_end(self.session_id)
         self._tell_scheduler(Rested())
 
     def _down(self, message: Down) -> None:
         active = self.active
         if active is not None and active.scheduler_incarnation == message.incarnation:
-            self._door.leave(active.id)
+            self._home.door.leave(active.id)
             fault = EngineFault(actor=message.name, why=message.why)
             self._conclude(TurnEnd("error", 0, error=fault))
         self._tell_scheduler(Rested())
 
-    def _alarm(self, turn: TurnId, kind: AlarmKind) -> None:
-        active = self.active
-        requests = [active.request] if active is not None else []
-        for request in (*requests, *self.waiting):
-            if request.id == turn and self._deadlines.has_passed(request, kind):
-                self._cancel(CancelTurn(turn, kind))
-                return
-
-    def _report(self, event: str, active: ActiveTurn, end: TurnEnd | None) -> None:
-        """One event for a turn's start and one for its end; counts and times, no text."""
-        if self._probe.enabled:
-            self._probe.record(event, {"session": self.session_id, **active.facts(end)})
+    def _alarm(self, alarm: TurnAlarm) -> None:
+        active, request = self.active, self.waiting.find(alarm.turn)
+        if active is not None and active.id == alarm.turn:
+            request = active.request
+        if request is not None and self._deadlines.has_passed(request, alarm.kind):
+            self._cancel(CancelTurn(alarm.turn, alarm.kind))
 
     def _tell_scheduler(self, message: SchedulerMessage) -> bool:
         """Post; True when there is no scheduler (the engine has given up or is closing)."""

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 
 import attrs
 
-from kernel.conversation import Composing, Conversation
+from kernel.conversation import Conversation
 from kernel.errors import ValidationError
 from kernel.ids import TurnId
+from kernel.kept_states import FREE, NO_STATE, KeptStates, Mark, StateCosts
 from kernel.output_buffer import TurnOutput
+from kernel.turn import TurnRequest
 from ownership import (
     ZEROS,
     Base,
@@ -22,7 +24,6 @@ from ownership import (
     Consume,
     CustodianId,
     LedgerView,
-    Owns,
     SessionOwned,
     SessionPort,
 )
@@ -44,54 +45,64 @@ class LastTurn:
 
 
 class SessionState:
-    """Token log, committed state and checkpoint of one session.
+    """Token log and committed states of one session.
 
     Attributes:
         log: token ids.
-        state: the committed claim, or ``None`` (the session is down to its log).
-        checkpoint: the claim that the last turn started from, kept for a late interrupt; the
-            first to go under pressure.
+        states: what is kept of it: the committed state, the automatic checkpoint, the marks.
         inherited: the state of its parent that a fork starts from while it has none of its own;
             only a name, so the parent may give it up, replace or close it.
         absorbed: position of the last committed state, given up or not: what a turn absorbs again
             below it is recomputation.
+        turn_starts: length of the log at the beginning of each turn that generated.
         last: the turn that ended last, until another begins; a late interrupt may cut it.
         conversation: which part of the log is which messages; ``None`` before the first ones.
     """
 
-    state: Owns[SessionOwned | None]
-    checkpoint: Owns[SessionOwned | None]
-
-    def __init__(self, holder: CustodianId, port: SessionPort, view: LedgerView) -> None:
-        self._holder = holder
+    def __init__(
+        self,
+        holder: CustodianId,
+        port: SessionPort,
+        view: LedgerView,
+        costs: StateCosts = FREE,
+    ) -> None:
         self._port = port
         self._view = view
+        self.states = KeptStates(holder, port, view, costs)
         self.log: array[int] = array("I")
-        self.state = None
-        self.checkpoint = None
+        self.turn_starts: array[int] = array("I")
         self.inherited: BaseName | None = None
-        self._state_version = 0
-        self._checkpoint_version = 0
         self._changes = 0
         self.absorbed = 0
         self.last: LastTurn | None = None
         self.conversation: Conversation | None = None
 
     @property
+    def state(self) -> SessionOwned | None:
+        """The committed state; ``None``: the session is down to its log, or to its marks."""
+        return self.states.kept.get(self.states.current)
+
+    @property
+    def checkpoint(self) -> SessionOwned | None:
+        """What the last turn started from, kept for a late interrupt; the first to go."""
+        return self.states.kept.get(self.states.before)
+
+    @property
     def position(self) -> int:
         """Tokens that the committed state has absorbed; 0 when there is none."""
-        return self._view.position(self.state) if self.state is not None else 0
+        return self.states.position(self.states.current)
 
     @property
     def version(self) -> int:
-        """Changes of committed state: commits, fallbacks and give-ups."""
+        """Changes of committed state: commits, fallbacks and give-ups; never of its place."""
         return self._changes
 
     @property
     def base(self) -> Base:
         """What the next turn starts from."""
-        if self.state is not None:
-            return BaseName(self._holder, self._state_version)
+        start = self.states.start
+        if start != NO_STATE:
+            return self.states.name_of(start)
         if self.inherited is not None and self._view.find_base(self.inherited) is not None:
             return self.inherited
         return ZEROS
@@ -99,15 +110,25 @@ class SessionState:
     @property
     def base_position(self) -> int:
         """Tokens that the base of the next turn has absorbed."""
-        if self.state is None and self.inherited is not None:
+        start = self.states.start
+        if start == NO_STATE and self.inherited is not None:
             parent = self._view.find_base(self.inherited)
             return 0 if parent is None else parent.position
-        return self.position
+        return self.states.position(start)
+
+    @property
+    def turns(self) -> int:
+        """Turns that generated, or were to, and are in the log."""
+        return len(self.turn_starts)
 
     def inherit(self, parent: "SessionState") -> None:
-        """Begin as a copy of another session's log, on top of the state that caches it."""
+        """Begin as a copy of another session's log, on top of the state that caches it.
+
+        Marks stay with the parent: a state has one owner.
+        """
         base = parent.base
         self.log = parent.log[:]
+        self.turn_starts = parent.turn_starts[:]
         self.inherited = base if isinstance(base, BaseName) else None
         self.absorbed = parent.absorbed
         if parent.conversation is not None:
@@ -117,24 +138,20 @@ class SessionState:
         """Append to the log. Its state lags behind now, which is legal."""
         self.log.extend(tokens)
 
-    def extend_by_turn(
-        self,
-        turn: TurnId,
-        tokens: Sequence[int],
-        output: TurnOutput,
-        kept: int,
-        composing: Composing | None = None,
-    ) -> None:
+    def extend_by_turn(self, request: TurnRequest, kept: int) -> None:
         """Append a turn's input and what is kept of its output; it can be cut back later."""
+        tokens, composing = request.tokens, request.composing
         if composing is not None:
             if self.conversation is None:
                 self.conversation = Conversation()
             self.conversation.add(composing, self.log)
         elif tokens and self.conversation is not None:
-            self.conversation.add_text()
-        self.last = LastTurn(turn, len(self.log), len(tokens), kept, output)
+            self.conversation.add_text(len(self.log))
+        if request.kind == "generate":
+            self.turn_starts.append(len(self.log))
+        self.last = LastTurn(request.id, len(self.log), len(tokens), kept, request.output)
         self.extend(tokens)
-        self.extend(output.tokens[:kept])
+        self.extend(request.output.tokens[:kept])
 
     def cut_last_turn(self, keep: int | None) -> tuple[int, bool]:
         """Shorten the last turn to ``keep`` generated tokens; ``None`` leaves it as it is.
@@ -165,66 +182,79 @@ class SessionState:
         if not 0 < position <= len(self.log) - 1:
             self._port.rollback(claim)
             return False
-        self.drop_checkpoint()
-        replaced, self.state = self.state, None
-        if keep_checkpoint and replaced is not None:
-            self.state = self._port.commit(claim, replaces=None)
-            self.checkpoint = replaced
-            self._checkpoint_version = self._state_version
-        else:
-            self.state = self._port.commit(claim, replaces=replaced)
-        self._state_version = self._port.version
+        self.states.commit(claim, keep=keep_checkpoint)
+        self.states.bound_marks()
         self._changes += 1
         self.absorbed = position
         return True
+
+    def move(self, base: BaseName, claim: Consume[BatchOwned]) -> bool:
+        """Take the unchanged copy of a state in another place for it; its name stays.
+
+        Returns:
+            False: the state is gone, and the copy was rolled back.
+        """
+        return self.states.move(base.version, claim)
 
     def roll_back(self, claim: Consume[BatchOwned]) -> None:
         """Give a claim back that nobody wants any more."""
         self._port.rollback(claim)
 
     def cut(self, length: int) -> None:
-        """Shorten the log; a state beyond it gives way to the checkpoint, or to nothing."""
+        """Shorten the log; a state beyond it gives way to the nearest before, or to nothing."""
         del self.log[length:]
         self.absorbed = min(self.absorbed, length)
-        if self.state is None or self.position <= length - 1:
-            return
-        state, self.state = self.state, self.checkpoint
-        self.checkpoint = None
-        self._state_version = self._checkpoint_version
-        self._changes += 1
-        self._port.close(state)
-        if self.state is not None and self.position > length - 1:
-            state, self.state = self.state, None
-            self._port.close(state)
-        self.absorbed = self.base_position
+        if self.conversation is not None:
+            self.conversation.cut(length)
+        if self.inherited is not None:
+            parent = self._view.find_base(self.inherited)
+            if parent is None or parent.position > length - 1:
+                self.inherited = None
+        if self.states.cut(length):
+            self._changes += 1
+            self.absorbed = self.base_position
+        self.states.bound_marks()
+
+    def rewind(self, turns: int) -> None:
+        """Forget everything from the beginning of turn number ``turns``, counted from 0, on."""
+        if turns < self.turns:
+            self._go_back(self.turn_starts[turns], turns)
+
+    def mark(self, name: str) -> None:
+        """Name the place where the log ends; the state that caches it is kept from here on."""
+        mark = Mark(len(self.log), self.turns, self.absorbed, self.states.start)
+        self.states.set_mark(name, mark)
+
+    def restore(self, name: str) -> None:
+        """Go back to a mark, which stays; later ones go with the log that they stand on."""
+        mark = self.states.marks[name]
+        self._go_back(mark.length, mark.turns)
+        self.absorbed = max(self.absorbed, mark.absorbed)
+
+    def drop_mark(self, name: str) -> None:
+        """Forget a mark, and its state if nothing else names it."""
+        self.states.drop_mark(name)
+
+    def _go_back(self, length: int, turns: int) -> None:
+        self.last = None
+        del self.turn_starts[turns:]
+        self.cut(length)
 
     def drop_checkpoint(self) -> bool:
-        """Close the checkpoint, if there is one."""
-        checkpoint, self.checkpoint = self.checkpoint, None
-        if checkpoint is None:
-            return False
-        self._port.close(checkpoint)
-        return True
+        """Close the automatic checkpoint, if there is one that no mark names."""
+        return self.states.drop_before()
 
     def give_up(self, base: BaseName) -> bool:
         """Close the named state; the token log stays. False when it is no longer here."""
-        if self.checkpoint is not None and base.version == self._checkpoint_version:
-            return self.drop_checkpoint()
-        if self.state is None or base.version != self._state_version:
+        is_committed = base.version == self.states.current
+        if not self.states.give_up(base.version):
             return False
-        # No turn starts from a checkpoint, so without the state it would only take room.
-        self.drop_checkpoint()
-        state, self.state = self.state, None
-        self._changes += 1
-        self._port.close(state)
+        self._changes += is_committed
         return True
 
     def close(self) -> None:
         """Close all that the session holds."""
-        self.drop_checkpoint()
-        state, self.state = self.state, None
-        if state is not None:
-            self._port.close(state)
+        self.states.close()
 
 
 def keep_error(keep: int | None, received: int) -> ValidationError:

@@ -117,8 +117,8 @@ class StoreActor(Actor[StoreMessage]):
         self._timer: Timer | None = None
         self._bytes_out = 0
         self._bytes_in = 0
-        self._images: dict[TurnId, int] = {}
-        """Bytes of the images that were read and not released, by turn."""
+        self._images: dict[TurnId, FetchState] = {}
+        """Whose images are being read, or were read and aren't released."""
         self._fetches: deque[FetchState] = deque()
 
     @property
@@ -270,7 +270,7 @@ class StoreActor(Actor[StoreMessage]):
             if self._images and self._bytes_in + nbytes > self._rules.max_image_bytes:
                 return
             fetch = self._fetches.popleft()
-            self._images[fetch.turn] = nbytes
+            self._images[fetch.turn] = fetch
             self._bytes_in += nbytes
             self._submit(ReadState(fetch.session_id), fetch)
 
@@ -284,15 +284,16 @@ class StoreActor(Actor[StoreMessage]):
 
     def _release(self, turn: TurnId) -> None:
         self._fetches = deque(fetch for fetch in self._fetches if fetch.turn != turn)
-        self._bytes_in -= self._images.pop(turn, 0)
+        image = self._images.pop(turn, None)
+        if image is not None:
+            self._bytes_in -= image.nbytes
         self._fetch_next()
 
     def _forget_images_of(self, asker: CustodianId) -> None:
         """The asker died; whatever it had asked for is of no use any more."""
-        waiting = [fetch for fetch in self._fetches if fetch.asker == asker]
-        reading = [job for job in self._open.values() if isinstance(job, FetchState)]
-        for fetch in (*waiting, *(job for job in reading if job.asker == asker)):
-            self._release(fetch.turn)
+        for fetch in (*self._fetches, *self._images.values()):
+            if fetch.asker == asker:
+                self._release(fetch.turn)
 
     def _tell(self, asker: CustodianId, answer: LogStored | StateStored | StateFetched) -> None:
         self.system.post(Address[SessionMessage](asker), answer, self.name)

@@ -7,6 +7,7 @@ from typing import Literal
 
 import attrs
 
+from kernel.cache_use import CacheUse
 from kernel.conversation import Composing, Conversation
 from kernel.ids import TurnId
 from kernel.logit_rules import LogitRules
@@ -14,6 +15,7 @@ from kernel.output_buffer import TurnOutput
 from kernel.params import SamplingParams
 from kernel.policies import Rank
 from kernel.reply import Reply
+from kernel.state_image import StateImage
 from kernel.step import PromptScoring, RowSampling
 from ownership import Base, CustodianId
 
@@ -56,6 +58,10 @@ class TurnRequest:
     """What its text begins with if the log is empty when it starts."""
     composing: Composing | None = None
     """Its messages; they become its tokens when it has its place in the session."""
+    cache_salt: str | None = None
+    """``None``: the session's."""
+    cache_at: tuple[int, ...] = ()
+    """Positions, counted from the start of the log, that the prefix cache shall keep."""
 
     def awaits_tokens(self, log_len: int) -> bool:
         """Whether its messages have yet to be composed for a log of this length."""
@@ -97,6 +103,8 @@ class TurnState(Enum):
     RUNNING = "running"
     COMMITTING = "committing"
     """Between the two phases: its claim is with the session."""
+    PARKING = "parking"
+    """Preempted: its state is being copied to host memory, and can't be run meanwhile."""
     ENDED = "ended"
 
 
@@ -136,6 +144,10 @@ class OpenTurn:
     """With the turn's tokens; ``None`` for most turns."""
     prompt_logprobs: int | None = None
     """Report so many of the likeliest beside each token of the input; -1: all."""
+    cache: CacheUse = attrs.field(factory=CacheUse)
+
+    image: StateImage | None = None
+    """A state of its session that was read from outside; where it starts if ``base`` is zeros."""
 
     rank: Rank = (0.0, 0)
     state: TurnState = TurnState.WAITING
@@ -145,6 +157,8 @@ class OpenTurn:
     """Positions that the working claim's pages cover."""
     has_landed: bool = False
     """Whether the working claim has a state of its own (its first step has landed)."""
+    is_loading: bool = False
+    """Whether the working claim has yet to be filled from ``image``, by its first step."""
     in_flight: bool = False
     cancelled: bool = False
     interrupt_keep: int | None = None

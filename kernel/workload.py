@@ -1,8 +1,9 @@
 """The working claims of the scheduler, and every way in which one of them leaves.
 
-``finish`` and ``give_phase`` send a claim to its session, ``drop``, ``fail`` and ``preempt`` roll
-it back, ``launch`` moves it into a lease, and ``take_back`` lands the lease whole. There is no
-other way, so "released without a reason" can't happen.
+``finish`` and ``give_phase`` send a claim to its session, ``drop`` and ``fail`` roll it back,
+``preempt`` too, after a copy in host memory has been made where there is room for one. ``launch``
+moves it into a lease, and ``take_back`` lands the lease whole. There is no other way, so "released
+without a reason" can't happen.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from kernel.messages import (
     TurnFailed,
     TurnFinished,
 )
+from kernel.parking import Parking
 from kernel.roster import Roster
 from kernel.turn import OpenTurn
 from ownership import BatchOwned, BatchPort, Consume, LandOutcome, Lease, Owns
@@ -37,8 +39,11 @@ class Workload:
 
     claims: Owns[dict[TurnId, BatchOwned]]
 
-    def __init__(self, system: System, port: BatchPort, door: Door, counters: Counters) -> None:
+    def __init__(
+        self, system: System, port: BatchPort, door: Door, counters: Counters, parking: Parking
+    ) -> None:
         self.claims = {}
+        self.parking = parking
         self.roster = Roster()
         self.grows: dict[TurnId, OpenTurn] = {}
         self.port = port
@@ -54,10 +59,19 @@ class Workload:
         self._hand_over(turn, TurnFinished(turn.id, reason, stop_token, kept, claim))
         self._end(turn)
 
+    def finish_parked(self, turn: OpenTurn, reason: EndReason, kept: int) -> bool:
+        """As ``finish``, for a preempted turn that waits with its state; False: it has none."""
+        if turn.id not in self.parking.parked:
+            return False
+        self.claims[turn.id] = self.parking.parked.pop(turn.id)
+        self.finish(turn, reason, None, kept)
+        return True
+
     def drop(self, turn: OpenTurn) -> None:
         """Roll a turn's claim back, if it has one, and forget the turn."""
         claim = self.claims.pop(turn.id, None)
         self._end(turn)
+        self.parking.give_back_parked(turn)
         if claim is not None:
             self.port.rollback(claim)
 
@@ -91,12 +105,24 @@ class Workload:
         return left is None
 
     def preempt(self, turn: OpenTurn) -> None:
-        """Take a turn's room; it waits again, with all that it has streamed."""
-        self.port.rollback(self.claims.pop(turn.id))
+        """Take a turn's room, once its state is in host memory; it keeps all that it has streamed.
+
+        Without room there, or without a state, its claim goes back at once.
+        """
         self.grows.pop(turn.id, None)
-        turn.position = 0
         turn.output.preemptions += 1
         self.counters.preemptions += 1
+        if self.parking.park_turn(turn, self.claims[turn.id]):
+            self.roster.park(turn)
+        else:
+            self.unload(turn)
+
+    def unload(self, turn: OpenTurn) -> None:
+        """Give a turn's claim back and let it wait again."""
+        self.grows.pop(turn.id, None)
+        self.port.rollback(self.claims.pop(turn.id))
+        turn.position = 0
+        turn.is_loading = False
         self.roster.wait(turn)
 
     def _end(self, turn: OpenTurn) -> None:

@@ -39,7 +39,7 @@ def pages_missing(
         return 0
     size = capacity.page_size
     if source is None:
-        return -(-need.positions // size) - need.first_page
+        return max(-(-need.positions // size) - need.first_page, 0)
     first = max(need.first_page, source.first_page)
     pages = -(-max(need.positions, source.position) // size)
     return pages - first - _shared(source, book.pools[place], first)[1]
@@ -79,6 +79,8 @@ def reserve(
         source = _own_claim(book, base, custodian)
     if need.first_page:
         _check_dropped(book, need, source)
+    if source is None and place is _FILE:
+        raise misuse(book, "reserve: a claim in a file reads its base, and has none")
     pool = book.device if place is _DEVICE else book.pools[place]
     missing = pages_missing(book, need, source, place)
     has_slot = bool(book.generations) and place is not _FILE
@@ -98,11 +100,16 @@ def reserve(
 
 
 def _check_dropped(book: Book, need: Need, source: ClaimRecord | None) -> None:
-    """What a claim drops, its base has absorbed; the page that the base is writing stays."""
-    position = 0 if source is None else source.position
-    if need.first_page > position // book.capacity.page_size:
-        dropped = need.first_page * book.capacity.page_size
-        raise misuse(book, f"reserve: drops {dropped} positions of a base at {position}")
+    """What a claim drops, its base has absorbed; the page that the base is writing stays.
+
+    Without a base its first step loads a state that has dropped as much, and lands it whole.
+    """
+    dropped = need.first_page * book.capacity.page_size
+    if source is None:
+        if dropped >= need.positions:
+            raise misuse(book, f"reserve: drops {dropped} positions of {need.positions}")
+    elif need.first_page > source.position // book.capacity.page_size:
+        raise misuse(book, f"reserve: drops {dropped} positions of a base at {source.position}")
 
 
 def _own_claim(book: Book, base: BatchOwned, custodian: CustodianId) -> ClaimRecord:
@@ -137,7 +144,9 @@ def _new_claim(
             table = _first_pages(source, tip, shared) + own
         full = source.position // book.capacity.page_size
     covered = next_full = NO_LIMIT
-    if book.capacity.pages and pool.place is not _FILE:
+    if pool.place is _FILE:
+        covered = 0 if source is None else source.position
+    elif book.capacity.pages:
         covered = (first_page + len(table)) * book.capacity.page_size
         next_full = (full + 1) * book.capacity.page_size
     # By position: with keywords this call would cost as much as all the rest.
@@ -187,11 +196,13 @@ def grow(book: Book, custodian: CustodianId, claim: BatchOwned, need: Need) -> G
     """Add pages until the claim covers ``need``; or refuse, changing nothing."""
     record = held(book, claim, BATCH, custodian, "BatchPort.grow")
     if record.content is UNDEFINED:
-        raise misuse(book, f"grow: {record.place()} is undefined after a failed step: roll it back")
+        raise misuse(book, _not_grown(record))
     if need.positions <= record.covered:
         return _GROWN_BY_NONE
     size = book.capacity.page_size
     pool = record.pool
+    if pool.place is _FILE:
+        raise misuse(book, _not_grown(record))
     missing = -(-need.positions // size) - record.first_page - len(record.page_table)
     short = missing - len(pool.free_pages)
     if short > 0:
@@ -204,3 +215,9 @@ def grow(book: Book, custodian: CustodianId, claim: BatchOwned, need: Need) -> G
     if book.observer is not None:
         events.grown(book, book.observer, record, taken)
     return Grown(missing)
+
+
+def _not_grown(record: ClaimRecord) -> str:
+    is_file = record.pool.place is _FILE
+    why = "only reads its base" if is_file else "is undefined after a failed step"
+    return f"grow: {record.place()} {why}: roll it back"

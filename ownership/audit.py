@@ -199,10 +199,19 @@ def _run_problems(book: Book, claims: Iterable[ClaimRecord]) -> Iterator[str]:
         if run.length != before + len(run.pages):
             yield f"run {run.number} says that its chain has {run.length} pages"
         twin = run.twin
-        if twin is not None and (twin.twin is not run or twin.length != run.length):
+        if twin is not None and not _are_twins(book, run, twin):
             yield f"run {run.number} has a twin that isn't one"
     for number in counts:
         yield f"run {number} is named, but has ended"
+
+
+def _are_twins(book: Book, run: Run, twin: Run) -> bool:
+    """Whether two runs can hold the same, each in its own place."""
+    if twin.twin is not run or book.runs.alive.get(twin.number) is not twin:
+        return False
+    if len(twin.pages) != len(run.pages) or twin.length != run.length:
+        return False
+    return run.pages[0] in book.device.pages != twin.pages[0] in book.device.pages
 
 
 def _pin_problems(claims: Iterable[ClaimRecord]) -> Iterator[str]:
@@ -266,18 +275,26 @@ def _claim_problems(book: Book, record: ClaimRecord) -> Iterator[str]:
     table = shared + record.exclusive
     if table != record.page_table:
         yield f"{record.place()}: its page table is not its run and its own pages"
+    if record.pool.place is Place.FILE or not book.capacity.pages:
+        is_file = record.pool.place is Place.FILE
+        covered = record.position if is_file else NO_LIMIT
+        if table or record.covered != covered or record.next_full != NO_LIMIT:
+            yield f"{record.place()}: it has pages, or room, where there are none"
+        return
     size = book.capacity.page_size
-    has_pages = bool(book.capacity.pages) and record.pool.place is not Place.FILE
-    covered = (record.first_page + len(table)) * size if has_pages else NO_LIMIT
-    next_full = (record.position // size + 1) * size if has_pages else NO_LIMIT
+    covered = (record.first_page + len(table)) * size
     if record.position > covered or record.covered != covered:
         yield f"{record.place()}: {covered} positions covered, at {record.position}"
+    full = record.position // size
     frozen = record.first_page + len(shared)
-    # What comes from another place is frozen once it has been copied.
-    is_frozen_so_far = (
-        not has_pages
-        or frozen == record.position // size
-        or (record.base is not None and record.copies_pages_of(record.base))
-    )
-    if record.next_full != next_full or not is_frozen_so_far:
+    if record.next_full != (max(full, record.first_page) + 1) * size or not (
+        frozen <= full if _is_to_be_frozen(record) else frozen == full
+    ):
         yield f"{record.place()}: frozen up to {frozen * size}, at {record.position}"
+
+
+def _is_to_be_frozen(record: ClaimRecord) -> bool:
+    """Whether full pages are, or were, to be copied first: they are frozen when that has landed."""
+    return record.content is not VALID and (
+        record.base is None or record.copies_pages_of(record.base)
+    )

@@ -82,7 +82,7 @@ class Content(enum.Enum):
     VALID = "valid"
     """The state at the claim's position."""
     UNDEFINED = "undefined"
-    """A step failed half-way: may only be rolled back."""
+    """A step failed half-way, or its base was read into a file: may only be rolled back."""
 
 
 ZEROED: Final = Content.ZEROS

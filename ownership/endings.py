@@ -69,7 +69,7 @@ def commit(
         if record.origin != replaced.name:
             msg = f"{verb}: {record.place()} did not start from {replaced.place()}"
             raise BaseChanged(f"{msg} ({replaced.name}); roll it back, or replace nothing")
-        if record.pool is not replaced.pool and record.position == replaced.position:
+        if _is_moved(record, replaced):
             # The same state in another place: who waits to start from it must find it there.
             name = replaced.name
     surplus = _become(book, record, SESSION, holder, "commit", name)
@@ -121,6 +121,15 @@ def unpin(book: Book, base: ClaimRecord) -> GivenBack | None:
         return None
     book.draining -= 1
     return _release(book, base)
+
+
+def _is_moved(record: ClaimRecord, replaced: ClaimRecord) -> bool:
+    """Whether a claim that started from this state is still the same one, in another place."""
+    return (
+        record.pool is not replaced.pool
+        and record.position == replaced.position
+        and record.first_page == replaced.first_page
+    )
 
 
 def _check_complete(book: Book, record: ClaimRecord, verb: str) -> None:

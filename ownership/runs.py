@@ -27,8 +27,8 @@ class Run:
     length: int
     """Pages of the whole chain, this run's included."""
     twin: "Run | None" = None
-    """The run in the other place that holds the same, bit for bit, as long as both are alive. Then
-    their parents are twins as well, or were when the younger one was made."""
+    """The run in the other place that holds the same, bit for bit, as long as both are alive. So do
+    the runs before them, though these need not be twins: of two copies of a run, one is."""
 
     def chain(self) -> "Iterator[Run]":
         """This run and those before it, the newest first."""

@@ -2,7 +2,8 @@
 
 The scheduler asks before it preempts or gives up anything: all legal moves together must make the
 room. Shared runs make the answer more than a sum, so counts and pins are taken down in side
-tables. A base that stays pinned gives nothing: it would drain.
+tables. A base that stays pinned gives nothing: it would drain. A pin of a copy into another place
+doesn't count: such a copy waits for nobody and is over soon, unless its step hangs.
 """
 
 from typing import Self
@@ -28,6 +29,7 @@ class ReleaseSimulation:
         self._slots = 0
         self._pages = 0
         self._ended: set[ClaimId] = set()
+        self._freed: set[ClaimId] = set()
         self._pins: dict[ClaimId, int] = {}
         self._counts: dict[RunId, int] = {}
 
@@ -57,7 +59,7 @@ class ReleaseSimulation:
             StaleHandle: the handle is spent.
         """
         record = live_claim(self._book, claim)
-        if record.step is None or not record.step.quarantined:
+        if not _hangs(record):
             self.end(record)
         return self
 
@@ -70,16 +72,28 @@ class ReleaseSimulation:
             self._free(record)
         base = record.base
         if base is not None:
-            self._pins[base.number] = left = self._pins_left(base) - 1
+            self._pins[base.number] = left = self._pins_left(base) - self._is_counted(record)
             if not left and (base.kind is DRAINING or base.number in self._ended):
                 self._free(base)
 
+    def _is_counted(self, record: ClaimRecord) -> bool:
+        """Whether the pin of this claim on its base counts as one that stays."""
+        return record.pool is self._pool or _hangs(record)
+
     def _pins_left(self, record: ClaimRecord) -> int:
-        return self._pins.get(record.number, record.pins)
+        left = self._pins.get(record.number)
+        if left is not None or not record.pins:
+            return left or 0
+        leaving = sum(
+            claim.base is record and not self._is_counted(claim)
+            for claim in self._book.claims.values()
+        )
+        return record.pins - leaving
 
     def _free(self, record: ClaimRecord) -> None:
-        if record.pool is not self._pool:
+        if record.pool is not self._pool or record.number in self._freed:
             return
+        self._freed.add(record.number)
         if record.slot is not NO_SLOT:
             self._slots += 1
         self._pages += len(record.exclusive)
@@ -90,3 +104,7 @@ class ReleaseSimulation:
                 break
             self._pages += len(run.pages)
             run = run.parent
+
+
+def _hangs(record: ClaimRecord) -> bool:
+    return record.step is not None and record.step.quarantined

@@ -12,7 +12,7 @@ from ownership.claims import BATCH, UNDEFINED, VALID, ClaimRecord, Step
 from ownership.custody import held_lease, misuse, refusal
 from ownership.endings import unpin
 from ownership.handles import BatchOwned, Lease, issue_lease
-from ownership.ids import DEVICE, ClaimId, CustodianId
+from ownership.ids import DEVICE, ClaimId, CustodianId, Place
 from ownership.runs import Run
 from ownership.values import Absorbed, LandOutcome, StepFailed
 
@@ -50,7 +50,9 @@ def launch(book: Book, custodian: CustodianId, claims: Sequence[BatchOwned], ste
 
 def _not_fit(record: ClaimRecord) -> str:
     if record.content is UNDEFINED:
-        return f"launch: {record.place()} is undefined after a failed step: roll it back"
+        is_read = record.pool.place is Place.FILE
+        why = "has read its base" if is_read else "is undefined after a failed step"
+        return f"launch: {record.place()} {why}: roll it back"
     return f"launch: {record.place()} is pinned by {record.pins} copies under way: wait for them"
 
 
@@ -88,8 +90,13 @@ def _check_absorbed(book: Book, entry: LeaseRecord, outcome: Absorbed) -> None:
         rows = f"{len(outcome.tokens)} numbers for {len(entry.claims)} rows"
         raise misuse(book, f"{what}: {rows}")
     for record, absorbed in zip(entry.claims, outcome.tokens, strict=True):
-        if absorbed < 0 or record.position + absorbed > record.covered:
+        position = record.position + absorbed
+        if absorbed < 0 or position > record.covered:
             span = f"absorbed {absorbed} at position {record.position}, covers {record.covered}"
+            raise misuse(book, f"{what}: {record.place()} {span}")
+        if record.first_page and position < record.first_page * book.capacity.page_size:
+            dropped = record.first_page * book.capacity.page_size
+            span = f"is at position {position}, but has dropped {dropped}"
             raise misuse(book, f"{what}: {record.place()} {span}")
 
 
@@ -110,10 +117,8 @@ def _land_absorbed(
             if base is not None:
                 bases.append(base)
                 record.base = None
-                if record.exclusive and record.copies_pages_of(base):
-                    copied = _freeze_copied(book, record, base)
-                    if copied:
-                        frozen[record.number] = copied
+                if record.copies_pages_of(base):
+                    _land_copied(book, record, base, frozen)
         record.position = position = record.position + absorbed
         if position >= record.next_full:
             full = position // book.capacity.page_size
@@ -121,6 +126,18 @@ def _land_absorbed(
             record.next_full = (full + 1) * book.capacity.page_size
             frozen.setdefault(record.number, []).append(run)
     return bases
+
+
+def _land_copied(
+    book: Book, record: ClaimRecord, base: ClaimRecord, frozen: dict[ClaimId, list[Run]]
+) -> None:
+    """The first step has copied from another place, or into a file, and then nothing is left."""
+    if record.pool.place is Place.FILE:
+        record.content = UNDEFINED
+    elif record.exclusive:
+        copied = _freeze_copied(book, record, base)
+        if copied:
+            frozen[record.number] = copied
 
 
 def _freeze(book: Book, record: ClaimRecord, count: int) -> Run:

@@ -35,6 +35,13 @@ class Piece:
     sampling: RowSampling | None
     scoring: PromptScoring | None = None
     """What is asked of these tokens; counted from the first of them."""
+    dropped: int = 0
+    """Positions that are not kept; ``pages`` begins after them."""
+
+    @property
+    def kept(self) -> int:
+        """Positions before the first token that its queries may see."""
+        return self.position - self.dropped
 
 
 @attrs.frozen
@@ -57,18 +64,22 @@ class PassBudget:
         )
 
 
-def cut(rows: Sequence[StepRow], budget: PassBudget) -> Iterator[list[Piece]]:
+def cut(
+    rows: Sequence[StepRow], budget: PassBudget, *, page_size: int = 1
+) -> Iterator[list[Piece]]:
     """Yield the pieces of each pass; a row's pieces come in order, one to a pass."""
     current: list[Piece] = []
     tokens, chunks, cells = budget.tokens, budget.chunks, budget.mask_cells
     for index, row in enumerate(rows):
         slot = 0 if isinstance(row.slot, NoSlot) else row.slot
         done, total = 0, len(row.tokens)
+        dropped = row.first_page * page_size
         while done < total:
             position = row.position + done
+            kept = position - dropped
             take = min(total - done, tokens, chunks * budget.chunk_size)
-            if take > 1 and take * (position + take) > cells:
-                take = max(0 if current else 1, cells // (position + take))
+            if take > 1 and take * (kept + take) > cells:
+                take = max(0 if current else 1, cells // (kept + take))
             if take < 1:
                 yield current
                 current = []
@@ -78,12 +89,14 @@ def cut(rows: Sequence[StepRow], budget: PassBudget) -> Iterator[list[Piece]]:
             part = row.tokens if take == total else row.tokens[done : done + take]
             sampling = row.sampling if last else None
             scoring = None if row.scoring is None else _within(row.scoring, done, take)
-            current.append(Piece(index, slot, position, part, row.pages, sampling, scoring))
+            current.append(
+                Piece(index, slot, position, part, row.pages, sampling, scoring, dropped)
+            )
             done += take
             tokens -= take
             if take > 1:
                 chunks -= -(-take // budget.chunk_size)
-                cells -= take * (position + take)
+                cells -= take * (kept + take)
             if not last:
                 tokens = 0  # the rest of this row needs this part's state: next pass
     if current:

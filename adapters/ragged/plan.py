@@ -62,7 +62,7 @@ class PassPlan:
 
 def plan_pass(context: PageContext, pieces: Sequence[Piece], device: torch.device) -> PassPlan:
     """Lay out one pass; one transfer to the device."""
-    decode = sorted((p for p in pieces if len(p.tokens) == 1), key=lambda p: p.position)
+    decode = sorted((p for p in pieces if len(p.tokens) == 1), key=lambda p: p.position - p.dropped)
     prefill = sorted((p for p in pieces if len(p.tokens) > 1), key=lambda p: -len(p.tokens))
     rows = decode + prefill
     sampled = [(i, p.row, p.sampling) for i, p in enumerate(rows) if p.sampling is not None]
@@ -72,13 +72,16 @@ def plan_pass(context: PageContext, pieces: Sequence[Piece], device: torch.devic
     batch = IndexBatch()
     tokens = batch.add(np.concatenate([index_array(piece.tokens) for piece in rows]))
     first: Array = index_array([piece.position for piece in rows]) - (ends - lengths)
-    positions = batch.add(np.arange(int(ends[-1])) + np.repeat(first, lengths))
+    where = np.arange(int(ends[-1])) + np.repeat(first, lengths)
+    positions = batch.add(where)
+    dropped = index_array([piece.dropped for piece in rows])
+    seen = batch.add(where - np.repeat(dropped, lengths)) if dropped.any() else positions
     sample_at = batch.add(index_array([ends[i] - 1 for i, _, _ in sampled]))
     slots = [[piece.slot for piece in part] for part in (decode, prefill)]
     slots_at = [batch.add(index_array(part)) for part in slots]
     recurrent = bool(context.shape.states)
     chunking = _Chunking.of(context, batch, prefill) if recurrent and prefill else None
-    attention = plan_attention(context, batch, positions, decode, prefill)
+    attention = plan_attention(context, batch, positions, seen, decode, prefill)
 
     moved = batch.move(device)
     return PassPlan(

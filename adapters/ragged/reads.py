@@ -45,6 +45,7 @@ def plan_attention(
     context: PageContext,
     batch: IndexBatch,
     positions: int,
+    seen: int,
     decode: Sequence[Piece],
     chunks: Sequence[Piece],
 ) -> AfterMove:
@@ -52,21 +53,23 @@ def plan_attention(
 
     A model without attention layers has no pages, and gets an empty plan.
 
-    ``positions``: place in ``batch`` of the positions of the pass's tokens. ``decode``: rows of
-    one token, shortest first, before ``chunks``: rows of many tokens.
+    ``positions``: place in ``batch`` of the positions of the pass's tokens. ``seen``: the same,
+    counted from the first position that a row keeps: its page table begins there, and a key keeps
+    the rotation of its true position. ``decode``: rows of one token, the one that sees least
+    first, before ``chunks``: rows of many tokens.
     """
     if context.shape.kv is None:
         return _no_reads
-    tables = [index_array(p.pages[: context.pages_for(p.position + len(p.tokens))]) for p in chunks]
+    tables = [index_array(p.pages[: context.pages_for(p.kept + len(p.tokens))]) for p in chunks]
     write_at = batch.add(_write_at(context, decode, chunks, tables))
     groups = _groups(context, decode)
     group_tables = [batch.add(_padded(context, decode[start:end])) for start, end in groups]
     chunk_tables = [batch.add(table) for table in tables]
 
     def after_move(moved: list[Tensor]) -> AttentionPlan:
-        at = moved[positions]
+        at = moved[seen]
         return AttentionPlan(
-            rotation=rotation(at, context.shape.rope, context.compute),
+            rotation=rotation(moved[positions], context.shape.rope, context.compute),
             write_at=moved[write_at],
             decode=[
                 _decode_reads(context, at[start:end], start, moved[table])
@@ -87,23 +90,23 @@ def _write_at(
     context: PageContext, decode: Sequence[Piece], chunks: Sequence[Piece], tables: list[Array]
 ) -> Array:
     size = context.page_size
-    parts = [index_array([p.pages[p.position // size] * size + p.position % size for p in decode])]
+    parts = [index_array([p.pages[p.kept // size] * size + p.kept % size for p in decode])]
     for piece, table in zip(chunks, tables, strict=True):
-        page, offset = np.divmod(np.arange(len(piece.tokens)) + piece.position, size)
+        page, offset = np.divmod(np.arange(len(piece.tokens)) + piece.kept, size)
         parts.append(table[page] * size + offset)
     return np.concatenate(parts)
 
 
 def _groups(context: PageContext, decode: Sequence[Piece]) -> list[tuple[int, int]]:
-    """Cut decode rows, shortest first, so that padding and temporaries stay small."""
+    """Cut decode rows, the one that sees least first, so that padding and temporaries stay small."""
     kv = context.shape.kv
     most = max(1, _READ_NUMBERS // (kv.kv_heads * kv.head_dim if kv else 1))
     groups: list[tuple[int, int]] = []
     start = 0
     for end, piece in enumerate(decode):
-        first = decode[start].position + 1
-        too_uneven = piece.position >= 2 * first + 16 * context.page_size
-        if end > start and (too_uneven or (end + 1 - start) * (piece.position + 1) > most):
+        first = decode[start].kept + 1
+        too_uneven = piece.kept >= 2 * first + 16 * context.page_size
+        if end > start and (too_uneven or (end + 1 - start) * (piece.kept + 1) > most):
             groups.append((start, end))
             start = end
     if decode:
@@ -113,10 +116,10 @@ def _groups(context: PageContext, decode: Sequence[Piece]) -> list[tuple[int, in
 
 def _padded(context: PageContext, rows: Sequence[Piece]) -> Array:
     """Page tables of equal length: [rows, pages]."""
-    width = context.pages_for(rows[-1].position + 1)
+    width = context.pages_for(rows[-1].kept + 1)
     table = np.full((len(rows), width), context.padding_page, dtype=np.int64)
     for line, piece in zip(table, rows, strict=True):
-        used = context.pages_for(piece.position + 1)
+        used = context.pages_for(piece.kept + 1)
         line[:used] = piece.pages[:used]
     return table
 

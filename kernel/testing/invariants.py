@@ -114,10 +114,10 @@ def _mailbox(core: Core, actor: AnyActor) -> Iterator[Broken]:
 
 def _session(core: Core, actor: SessionActor) -> Iterator[Broken]:
     state = actor.state
-    held = [handle for handle in (state.state, state.checkpoint) if handle is not None]
-    broken = list(_custody(core, actor.name, held))
+    broken = list(_custody(core, actor.name, list(state.states.kept.values())))
     yield from broken
-    position = 0 if broken else state.position
+    versions = () if broken else state.states.kept
+    position = max(map(state.states.position, versions), default=0)
     if position and position > len(state.log) - 1:
         yield Broken(
             "something is pending",

@@ -119,14 +119,13 @@ def test_the_form_knows_every_field(kind: type) -> None:
 ATTRIBUTES: dict[str, set[str]] = {
     "session": {
         *("name", "system", "mail_bound", "incarnation", "mailbox", "session_id", "state"),
-        *("active", "turns", "last_used_at", "is_one_shot", "is_closed", "is_close_posted"),
-        *("is_detached", "_starts_waiting", "_here", "_limits", "_door", "_counters", "_probe"),
-        *("_on_end", "_deadlines", "waiting"),
+        *("active", "last_used_at", "is_one_shot", "is_closed", "is_close_posted"),
+        *("is_detached", "_starts_waiting", "_here", "_home", "_deadlines", "_records", "waiting"),
     },
     "state": {
-        *("_holder", "_port", "_view", "log", "state", "checkpoint", "inherited"),
-        *("_state_version", "_checkpoint_version", "_changes", "absorbed", "last"),
+        *("_port", "_view", "log", "states", "inherited", "_changes", "absorbed", "last"),
         "conversation",  # none: the explorer's callers give token ids
+        "turn_starts",  # as many as there were turns; the explorer's callers never go back
     },
     "scheduler": {
         *("name", "system", "mail_bound", "incarnation", "mailbox", "_work", "_admission"),

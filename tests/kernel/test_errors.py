@@ -7,6 +7,7 @@ import pytest
 
 from kernel import errors
 from kernel.errors import (
+    CheckpointNotFound,
     ClientError,
     DeviceLost,
     EngineClosed,
@@ -33,6 +34,7 @@ from kernel.errors import (
     SessionStoreError,
     StallTimeout,
     StepError,
+    StoreError,
     TenureError,
     TooLate,
     TooManySessions,
@@ -52,7 +54,10 @@ EXAMPLES: list[tuple[TenureError, type[TenureError], str]] = [
     (SessionNotFound(session_id="s"), ClientError, "engine.session()"),
     (SessionExists(session_id="s"), ClientError, "engine.attach()"),
     (SessionBusy(session_id="s", turn_id="t4"), ClientError, "wait=True"),
+    (SessionBusy(session_id="s", turn_id="t4", can_wait=False), ClientError, "await or cancel it"),
+    (CheckpointNotFound(session_id="s", name="draft"), ClientError, "'draft'"),
     (SessionClosed(session_id="s"), ClientError, "open a new one"),
+    (StoreError(session_id="s", reason="full", why="no space"), ServerError, "submit it again"),
     (TurnNotFound(session_id="s", turn_id="t4"), ClientError, "turn t4"),
     (TurnNotFound(session_id="s", turn_id=None), ClientError, "last finished turn"),
     (TooLate(session_id="s", turn_id="t4", why="it was closed"), ClientError, "before the next"),

@@ -9,7 +9,17 @@ def test_a_ledger_opens_its_log_with_its_capacity(recorder: Recorder) -> None:
     open_desk(observer=recorder)
 
     assert recorder.events == [
-        ("ledger.opened", {"slots": 4, "pages": 16, "page_size": 4, "seq": 0})
+        (
+            "ledger.opened",
+            {
+                "slots": 4,
+                "pages": 16,
+                "page_size": 4,
+                "host_slots": 0,
+                "host_pages": 0,
+                "seq": 0,
+            },
+        )
     ]
 
 
@@ -25,8 +35,10 @@ def test_reserve_tells_what_was_taken_shared_and_pinned(watched: Desk, recorder:
             "claim.reserved",
             {
                 "claim": 1,
+                "place": "device",
                 "slot": 1,
                 "generation": 1,
+                "first_page": 0,
                 "pages": [2, 3],
                 "run": None,
                 "base": None,
@@ -42,8 +54,10 @@ def test_reserve_tells_what_was_taken_shared_and_pinned(watched: Desk, recorder:
             "claim.reserved",
             {
                 "claim": 2,
+                "place": "device",
                 "slot": 2,
                 "generation": 1,
+                "first_page": 0,
                 "pages": [4, 5],
                 "run": 0,
                 "base": 0,

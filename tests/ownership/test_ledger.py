@@ -66,9 +66,8 @@ def test_an_observer_may_come_and_go(recorder: Recorder) -> None:
     ledger = Ledger(Capacity(2, 2, 2))
     assert ledger.observer is None
     ledger.observer = recorder
-    assert recorder.events == [
-        ("ledger.opened", {"slots": 2, "pages": 2, "page_size": 2, "seq": 0})
-    ]
+    opened = {"slots": 2, "pages": 2, "page_size": 2, "host_slots": 0, "host_pages": 0, "seq": 0}
+    assert recorder.events == [("ledger.opened", opened)]
 
     ledger.observer = None
     ledger.audit()

@@ -53,9 +53,8 @@ def _accepts_the_unfinished(_book: Book, _record: ClaimRecord, _verb: str) -> No
     return None
 
 
-def _freezes_nothing(book: Book, record: ClaimRecord) -> object:
-    record.next_full += book.capacity.page_size
-    return record.tip
+def _freezes_nothing(book: Book, record: ClaimRecord, _count: int) -> object:
+    return book.runs.freeze(record.tip, ())
 
 
 @pytest.mark.parametrize(

@@ -122,9 +122,8 @@ class Checker:
 
     def _contents(self, stage: Stage) -> Iterator[Broken]:
         for actor in stage.core.sessions.values():
-            for handle in (actor.state.state, actor.state.checkpoint):
-                if handle is not None:
-                    yield from self._content(stage, handle, actor.state.log, actor.name)
+            for handle in actor.state.states.kept.values():
+                yield from self._content(stage, handle, actor.state.log, actor.name)
         scheduler = stage.core.scheduler
         if scheduler is None:
             return

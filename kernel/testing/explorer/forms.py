@@ -235,6 +235,8 @@ _FORMS: dict[str, Callable[[Names, Any], Any]] = {
     "kind": _plain,
     "moved": _plain,
     "is_leaving": _plain,
+    "to": _plain,
+    "name": _plain,
 }
 
 FIELDS_WITH_A_FORM = frozenset(_FORMS)

@@ -180,9 +180,9 @@ def _at_session(stage: Stage, actor: SessionActor, head: object) -> Iterator[str
 
 def _of_give_up(actor: SessionActor, head: GiveUp) -> Iterator[str]:
     state = actor.state
-    if state.checkpoint is not None and head.base.version == field(state, "_checkpoint_version"):
+    if state.checkpoint is not None and head.base.version == state.states.before:
         yield "checkpoint dropped"
-    elif state.state is not None and head.base.version == field(state, "_state_version"):
+    elif state.state is not None and head.base.version == state.states.current:
         yield "state given up"
         if actor.active is not None:
             yield "a state given up while its turn is open"

@@ -1,0 +1,128 @@
+"""Opens a directory as a store, or says by name why it can't be one."""
+
+from pathlib import Path
+
+from adapters.session_store.database import Database, DatabaseFault
+from adapters.session_store.disk import Disk, LocalDisk
+from adapters.session_store.logs import Logs
+from adapters.session_store.names import Names
+from adapters.session_store.schema import (
+    APPLICATION_ID,
+    FORMAT_VERSION,
+    create_tables,
+    is_empty,
+    read_header,
+    set_policies,
+)
+from adapters.session_store.snapshots import Snapshots
+from adapters.session_store.tables import Tables
+from adapters.session_store.transaction import Committer
+from adapters.session_store.worker import SqliteStore
+from kernel.errors import SessionStoreError
+from kernel.session_store import FileHeader, SyncPolicy
+
+__all__ = ["DATABASE", "SNAPSHOTS", "open_session_store"]
+
+DATABASE = "sessions.sqlite3"
+SNAPSHOTS = "snapshots"
+
+
+def open_session_store(
+    directory: Path,
+    header: FileHeader,
+    *,
+    sync: SyncPolicy = "full",
+    max_state_bytes: int | None = None,
+    disk: Disk | None = None,
+) -> SqliteStore:
+    """Open or make a store; reads none of its sessions but their names. Blocks.
+
+    Args:
+        directory: of this store alone; made if it isn't there.
+        header: of the engine; a store that is made gets it, another one must have it.
+        sync: when a job is reported as done: see :data:`kernel.session_store.SyncPolicy`.
+        max_state_bytes: budget of all snapshots; ``None``: as many as fit on the disk.
+        disk: all that touches files; ``None``: the file system.
+
+    Raises:
+        SessionStoreError: it is another model's, of a newer version, no store, damaged, in use by
+            another engine, or can't be made. It is left as it was.
+    """
+    disk = disk or LocalDisk()
+    try:
+        disk.make_directory(directory)
+        database = disk.open_database(directory / DATABASE)
+    except (OSError, DatabaseFault) as error:
+        raise _refusal(directory, error) from error
+    try:
+        _make_or_check(database, directory, header, sync)
+        disk.make_directory(directory / SNAPSHOTS)
+        if sync != "off":
+            disk.sync_directory(directory)  # the database's own name
+        return _start(disk, database, directory, sync, max_state_bytes)
+    except (OSError, DatabaseFault) as error:
+        raise _refusal(directory, error) from error
+    ...
+
+
+def _make_or_check(
+    database: Database, directory: Path, header: FileHeader, sync: SyncPolicy
+) -> None:
+    # Before anything is read: from then on nobody else gets in, and no memory is shared.
+    database.execute("PRAGMA locking_mode = EXCLUSIVE")
+    set_policies(database, sync)
+    [(application,)] = database.execute("PRAGMA application_id")
+    [(version,)] = database.execute("PRAGMA user_version")
+    if is_empty(database):
+        database.execute("PRAGMA journal_mode = WAL")
+        create_tables(database, header)
+    elif application != APPLICATION_ID:
+        raise _error(
+            directory, "foreign", f"{DATABASE} is another program's; give a directory of its own"
+        )
+    elif version > FORMAT_VERSION:
+        raise _error(
+            directory,
+            "version",
+            f"its format is version {version} and this release knows {FORMAT_VERSION} at most;"
+            " open it with the release that wrote it, or a newer one",
+        )
+    else:
+        _check_header(database, directory, header)
+
+
+def _check_header(database: Database, directory: Path, header: FileHeader) -> None:
+    kept = read_header(database)
+    if kept is None:
+        raise DatabaseFault("its header is not whole", "damaged")
+    difference = difference_of(kept, header)
+    if difference is not None:
+        reason, why = difference
+        raise _error(
+            directory, reason, f"{why}; open it with an engine of that kind, or give another directory"
+        )
+
+
+def _start(
+    disk: Disk, database: Database, directory: Path, sync: SyncPolicy, max_state_bytes: int | None
+) -> SqliteStore:
+    tables = Tables.load(database)
+    snapshots = Snapshots(
+        tables, disk, directory / SNAPSHOTS, max_bytes=max_state_bytes, sync=sync != "off"
+    )
+    snapshots.remove_orphans()
+    names = Names()
+    names.load(database)
+    return SqliteStore(Committer(tables, Logs(tables, snapshots), snapshots), names)
+
+
+def _refusal(directory: Path, error: OSError | DatabaseFault) -> SessionStoreError:
+    if isinstance(error, OSError):
+        return _error(directory, "full" if is_full(error) else "failed", f"{error}; give a directory that can be written")
+    match error.reason:
+        case "in_use":
+            return _error(directory, "in_use", "another engine has it open; close that one, or give another directory")
+        case "damaged":
+            return _error(directory, "damaged", f"its database is damaged ({error.why}); put a copy in its place, save what is left with sqlite3's .recover, or give another directory")
+        case _:
+            return _error(directory, error.reason, f"its database can't be opened ({error.why})")

@@ -1,0 +1,160 @@
+"""Many jobs, one commit: each in a savepoint of its own, so that one that fails fails alone.
+
+A full disk shows itself when the whole is committed. Then every job is tried again in a
+transaction of its own: the small ones may fit, and none pays for its neighbour.
+"""
+
+import errno
+from collections.abc import Sequence
+from contextlib import suppress
+
+import attrs
+
+from adapters.session_store.database import DatabaseFault
+from adapters.session_store.logs import Logs
+from adapters.session_store.snapshots import FileChanges, Snapshots
+from adapters.session_store.tables import JobRefused, Tables, Totals
+from kernel.session_store import (
+    CutLog,
+    DropState,
+    KeepFacts,
+    KeepState,
+    KeepTurn,
+    Kept,
+    ReadSession,
+    ReadState,
+    RemoveSession,
+    StoreFault,
+    StoreJob,
+    StoreReport,
+)
+
+__all__ = ["Committer", "is_read"]
+
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+
+
+def is_read(job: StoreJob) -> bool:
+    """Whether a job changes nothing, and so needs no commit."""
+    return isinstance(job, ReadSession | ReadState)
+
+
+class _TransactionLost(Exception):
+    """The transaction that the jobs share was rolled back."""
+
+    def __init__(self, cause: Exception) -> None:
+        self.cause = cause
+        super().__init__(str(cause))
+
+
+@attrs.define(eq=False)
+class Committer:
+    """Does jobs on the tables; after each call nothing is open or half done."""
+
+    tables: Tables
+    logs: Logs
+    snapshots: Snapshots
+
+    def run(self, jobs: Sequence[StoreJob]) -> list[StoreReport]:
+        """Do the jobs in order, and make all that succeed durable at once."""
+        if all(is_read(job) for job in jobs):
+            return [self._attempt(job) for job in jobs]
+        try:
+            return self._together(jobs)
+        except _TransactionLost as lost:
+            if len(jobs) == 1:
+                return [_fault_of(lost.cause)]
+        return [report for job in jobs for report in self.run([job])]
+
+    def _together(self, jobs: Sequence[StoreJob]) -> list[StoreReport]:
+        before = self.tables.totals
+        try:
+            self.tables.database.execute("BEGIN IMMEDIATE")
+            self.snapshots.flush_ticks()
+            reports = [self._in_savepoint(job) for job in jobs]
+            if self.tables.totals != before:
+                self.tables.save_totals()
+            self.tables.database.execute("COMMIT")
+        except BaseException as error:
+            self._roll_back(before)
+            if isinstance(error, DatabaseFault):
+                raise _TransactionLost(error) from error
+            raise
+        self.snapshots.committed()
+        return reports
+
+    def _roll_back(self, totals: Totals) -> None:
+        # SQLite itself rolls back when the disk is full or fails, but not always.
+        if self.tables.database.in_transaction:
+            with suppress(DatabaseFault):
+                self.tables.database.execute("ROLLBACK")
+        self.tables.totals = totals
+        self.snapshots.rolled_back(FileChanges())
+
+    def _in_savepoint(self, job: StoreJob) -> StoreReport:
+        database, totals, changes = self.tables.database, self.tables.totals, self.snapshots.changes
+        database.execute("SAVEPOINT job")
+        report = self._attempt(job)
+        if isinstance(report, StoreFault):
+            if not database.in_transaction and isinstance(report.error, Exception):
+                raise _TransactionLost(report.error)
+            database.execute("ROLLBACK TO job")
+            self.tables.totals = totals
+            self.snapshots.rolled_back(changes)
+        database.execute("RELEASE job")
+        return report
+
+    def _attempt(self, job: StoreJob) -> StoreReport:
+        try:
+            return self._do(job)
+        except Exception as error:
+            return _fault_of(error)
+
+    def _do(self, job: StoreJob) -> StoreReport:
+        match job:
+            case KeepTurn():
+                self.logs.keep_turn(job)
+            case CutLog():
+                self.logs.cut(job)
+            case KeepFacts():
+                self.logs.keep_facts(job)
+            case KeepState():
+                self._keep_state(job)
+            case DropState():
+                number = self.tables.find(job.session_id)
+                if number is not None:
+                    self.snapshots.drop(number)
+            case RemoveSession():
+                self.logs.remove(job)
+            case ReadSession():
+                return self.logs.read(job)
+            case ReadState():
+                number = self.tables.number_of(job.session_id)
+                return self.snapshots.read(job.session_id, number)
+        return Kept()
+
+    def _keep_state(self, job: KeepState) -> None:
+        number = self.tables.number_of(job.session_id)
+        length = self.logs.length(number)
+        if not 1 <= job.image.position < length:
+            raise JobRefused(
+                f"a snapshot at position {job.image.position} needs a longer log: session"
+                f" {job.session_id!r} has {length} tokens",
+                "refused",
+            )
+        self.snapshots.keep(job.session_id, number, job.image)
+
+
+def _fault_of(error: Exception) -> StoreFault:
+    match error:
+        case JobRefused():
+            return StoreFault(error.why, error.reason, error)
+        case DatabaseFault():
+            reason = "failed" if error.reason == "in_use" else error.reason
+            return StoreFault(f"the store's database says: {error.why}", reason, error)
+        case OSError() if error.errno in _NO_SPACE:
+            return StoreFault(f"the store's disk is full: {error}", "full", error)
+        case OSError():
+            return StoreFault(f"a file of the store failed: {error}", "failed", error)
+        case _:
+            return StoreFault(f"{type(error).__name__}: {error}", "failed", error)

@@ -1,0 +1,90 @@
+"""What cached states take: each its own slot and pages, and pages that several share once."""
+
+import attrs
+
+from ownership import BaseName
+
+__all__ = ["CacheBooks", "CacheSizes", "KeptState"]
+
+
+@attrs.frozen
+class CacheSizes:
+    """What a state takes, and what all of them may."""
+
+    slot_bytes: int
+    page_bytes: int
+    page_size: int
+    budget: int
+    """Bytes of all states together."""
+
+    def alone(self, position: int, shared: int) -> int:
+        """Bytes of a state beyond the full pages that it shares with one at ``shared``."""
+        pages = -(-position // self.page_size) - shared // self.page_size
+        return self.slot_bytes + pages * self.page_bytes
+
+
+@attrs.define(eq=False)
+class KeptState:
+    """Facts of a state in the cache."""
+
+    name: BaseName
+    position: int
+    bytes: int
+    shares: "KeptState | None"
+    """Whose full pages it shares."""
+    sharers: "set[KeptState]" = attrs.field(factory=set["KeptState"])
+
+
+@attrs.define(eq=False)
+class CacheBooks:
+    """Adds up the bytes of all states.
+
+    A state that starts from another shares its full pages, which then count for that one; when it
+    is evicted they count for those that still share them. Where several do they count for each, so
+    the sum is never less than what is taken.
+    """
+
+    sizes: CacheSizes
+    bytes: int = 0
+    _kept: dict[int, KeptState] = attrs.field(init=False, factory=dict[int, KeptState])
+
+    def __getitem__(self, state: int) -> KeptState:
+        return self._kept[state]
+
+    def fits(self, more: int) -> bool:
+        """Whether so many bytes more are within the budget."""
+        return self.bytes + more <= self.sizes.budget
+
+    def bytes_of(self, position: int, shares: int) -> int:
+        """Bytes that a state would add.
+
+        Args:
+            position: of the state.
+            shares: number of the state that it started from; 0, or one that is gone: none.
+        """
+        source = self._kept.get(shares)
+        return self.sizes.alone(position, 0 if source is None else source.position)
+
+    def add(self, name: BaseName, position: int, shares: int) -> None:
+        """Count a state."""
+        size = self.bytes_of(position, shares)
+        source = self._kept.get(shares)
+        kept = self._kept[name.version] = KeptState(name, position, size, source)
+        if source is not None:
+            source.sharers.add(kept)
+        self.bytes += size
+
+    def remove(self, state: int) -> None:
+        """Count a state no longer; what it shared counts for those that go on sharing it."""
+        kept = self._kept.pop(state)
+        source = kept.shares
+        if source is not None:
+            source.sharers.discard(kept)
+            source.sharers |= kept.sharers
+        shared = 0 if source is None else source.position
+        self.bytes -= kept.bytes
+        for sharer in kept.sharers:
+            sharer.shares = source
+            self.bytes -= sharer.bytes
+            sharer.bytes = self.sizes.alone(sharer.position, shared)
+            self.bytes += sharer.bytes
