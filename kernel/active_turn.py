@@ -19,6 +19,7 @@ from kernel.outputs import FinishReason
 from kernel.reply import Reply
 from kernel.sampling_key import turn_key
 from kernel.session_state import SessionState
+from kernel.sliding import SlidingWindow
 from kernel.turn import OpenTurn, TurnRequest
 from ownership import CustodianId
 
@@ -40,6 +41,8 @@ class SessionLimits:
     """0: the model needs none."""
     num_pages: int
     """0: the model needs none."""
+    window: SlidingWindow | None = None
+    """Of sessions that slide; ``None``: the model keeps nothing that grows with the position."""
     costs: StateCosts = FREE
     """What a state takes, and how much of that marks may keep."""
 
@@ -178,7 +181,7 @@ def open_turn(
         )
     generates = request.kind == "generate"
     wanted = (1 if params.max_tokens is None else params.max_tokens) if generates else 0
-    if prompt + wanted > limits.max_len:
+    if prompt + wanted > limits.max_len and not state.slides:
         raise PromptTooLong(
             prompt_tokens=prompt,
             max_tokens=params.max_tokens if generates else 0,
@@ -199,7 +202,7 @@ def open_turn(
         base=state.base,
         kind=request.kind,
         absorb_first=_absorbs_first(state, limits, prompt),
-        max_tokens=limits.max_len - prompt if params.max_tokens is None else params.max_tokens,
+        max_tokens=_most_tokens(params.max_tokens, state, limits, prompt),
         min_tokens=params.min_tokens,
         stop_ids=frozenset((*eos, *params.stop_token_ids)),
         temperature=params.temperature,
@@ -215,7 +218,15 @@ def open_turn(
         ),
         rules=_rules(request, state, new),
         prompt_logprobs=params.prompt_logprobs if generates else None,
+        window=limits.window if state.slides else None,
     )
+
+
+def _most_tokens(asked: int | None, state: SessionState, limits: SessionLimits, prompt: int) -> int:
+    """What a turn may generate at most; a session that slides has no end of its own."""
+    if asked is not None:
+        return asked
+    return limits.max_len if state.slides else limits.max_len - prompt
 
 
 def _rules(request: TurnRequest, state: SessionState, new: list[int]) -> LogitRules | None:

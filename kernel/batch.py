@@ -31,7 +31,7 @@ def build_step(
     for turn in running:
         new = turn.new
         known = turn.history_len + len(new)
-        if known > turn.covered:
+        if known > turn.covered and (turn.window is None or turn.position >= turn.covered):
             continue
         if turn.position + 1 == known and turn.draws:
             turns.append(turn)
@@ -42,7 +42,8 @@ def build_step(
         else:
             chunked.append(turn)
     for turn in chunked:
-        size = min(turn.cache.row_end(turn.position, turn.target) - turn.position, budget)
+        end = min(turn.target, turn.covered)
+        size = min(turn.cache.row_end(turn.position, end) - turn.position, budget)
         if size > 0:
             turns.append(turn)
             rows.append(_row(turn, size))

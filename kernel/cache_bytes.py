@@ -1,7 +1,10 @@
 """What cached states take: each its own slot and pages, and pages that several share once."""
 
+from typing import Self
+
 import attrs
 
+from kernel.step import DeviceLimits, ModelSpec
 from ownership import BaseName
 
 __all__ = ["CacheBooks", "CacheSizes", "KeptState"]
@@ -16,6 +19,14 @@ class CacheSizes:
     page_size: int
     budget: int
     """Bytes of all states together."""
+
+    @classmethod
+    def of(cls, model: ModelSpec, limits: DeviceLimits, budget: int | None) -> Self:
+        """For a model in its pools; without a budget, half of what they hold."""
+        slot_bytes = model.slot_bytes if limits.num_slots else 0
+        page_bytes = model.page_token_bytes * limits.page_size if limits.num_pages else 0
+        held = limits.num_slots * slot_bytes + limits.num_pages * page_bytes
+        return cls(slot_bytes, page_bytes, limits.page_size, held // 2 if budget is None else budget)
 
     def alone(self, position: int, shared: int) -> int:
         """Bytes of a state beyond the full pages that it shares with one at ``shared``."""

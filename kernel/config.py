@@ -16,6 +16,7 @@ from kernel.step import ModelSpec
 
 __all__ = [
     "EngineConfig",
+    "OnLimit",
     "ResolvedLimits",
     "SchedulingPolicy",
     "StateDtype",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 SchedulingPolicy = Literal["fcfs", "priority", "fair", "deadline"]
+OnLimit = Literal["refuse", "slide"]
 StateDtype = Literal["auto", "float32", "float64", "bfloat16", "float16"]
 
 
@@ -98,6 +100,10 @@ class EngineConfig:
     """Policy ``"fair"``: shares by tenant; a tenant that isn't named has weight 1."""
     seed: int = 0
     """Draws of requests without a seed of their own are a function of this and the request's id."""
+    on_limit: OnLimit = "refuse"
+    """What becomes of a session at the limit of the model or of the pools: a turn that would not
+    fit is refused, or the session slides: attention layers lose their oldest positions, half a
+    window at a time, recurrent state stays. A session's own value goes first."""
     idle_timeout_s: float | None = None
     """A session unused for so long is closed; ``None``: never. A session's own value goes first."""
     step_timeout_s: float = 60.0
@@ -133,6 +139,9 @@ class EngineConfig:
         self._check_durations()
         self._check_store()
         checks.truth("log_events", self.log_events)
+        if self.on_limit not in get_args(OnLimit):
+            known = ", ".join(get_args(OnLimit))
+            raise ValidationError(parameter="on_limit", value=self.on_limit, why=f"use {known}")
         if self.scheduling_policy not in get_args(SchedulingPolicy):
             known = ", ".join(get_args(SchedulingPolicy))
             raise ValidationError(

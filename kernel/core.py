@@ -6,7 +6,8 @@ from typing import final
 
 from kernel.active_turn import SessionLimits
 from kernel.actor import Address
-from kernel.config import EngineConfig, resolve
+from kernel.cache_bytes import CacheSizes
+from kernel.config import EngineConfig, ResolvedLimits, resolve
 from kernel.device_memory import AskMemory
 from kernel.dispatcher import Dispatcher
 from kernel.door import Door
@@ -24,17 +25,22 @@ from kernel.ids import SCHEDULER, SessionId, TurnId
 from kernel.kept_states import StateCosts
 from kernel.messages import (
     Cancel,
+    ClearCache,
     CloseSession,
     SchedulerMessage,
     SessionMessage,
     TurnFailed,
 )
 from kernel.policies import make_policy
+from kernel.prefix_cache import PrefixCache
+from kernel.prefix_policy import CachePolicy
+from kernel.prefixes import NO_PREFIXES, Prefixes
 from kernel.probe import Probe
 from kernel.recovery import SUPERVISOR, Recovery
 from kernel.scheduler import Scheduler
 from kernel.session import SessionActor
 from kernel.session_home import SessionHome
+from kernel.sliding import SlidingWindow
 from kernel.step import Device, DeviceLimits, WorkerContext
 from kernel.supervision import Child, RestartIntensity
 from kernel.turn_records import SessionCounters
@@ -119,6 +125,7 @@ class Core:
             mail_bound=16 + 8 * config.max_num_queued_reqs,
             num_slots=resolved.num_slots,
             num_pages=resolved.num_pages,
+            window=_window(resolved),
             costs=StateCosts(
                 slot_bytes=self.model.slot_bytes if resolved.num_slots else 0,
                 page_bytes=page_bytes if resolved.num_pages else 0,
@@ -152,11 +159,13 @@ class Core:
         *,
         is_one_shot: bool,
         idle_timeout_s: float | None,
+        slides: bool = False,
         parent: SessionActor | None = None,
     ) -> SessionActor:
         """Open a session. Synchronous: there is no moment at which it is half open.
 
         Args:
+            slides: drop its oldest positions where it would reach its limit.
             parent: fork this one. Read here and at once: a fork sees every turn of its parent
                 whose end its caller can know of, and moves nothing.
 
@@ -176,6 +185,7 @@ class Core:
             is_one_shot=is_one_shot,
             idle_timeout_s=idle_timeout_s,
         )
+        actor.state.slides = slides
         self.sessions[session_id] = actor
         self.num_sessions += not is_one_shot
         self.dispatcher.spawn(actor)
@@ -228,7 +238,18 @@ class Core:
             self.counters,
             lambda: next(self._steps),
             mail_bound=bound,
+            prefixes=self._new_prefixes(),
         )
+
+    def _new_prefixes(self) -> Prefixes:
+        """An empty prefix cache, if there shall be one; that of a dead scheduler is reclaimed."""
+        config = self.config
+        if not config.enable_prefix_caching:
+            return NO_PREFIXES
+        sizes = CacheSizes.of(self.model, self.limits, config.prefix_cache_bytes)
+        port, least = self.ledger.cache_port(SCHEDULER), self.limits.page_size
+        cache = PrefixCache(port, self.ledger.view, sizes, self.counters, least=least)
+        return Prefixes(cache, CachePolicy(config.prefix_cache_block, least), self.counters)
 
     def _new_pool(self) -> GpuPool:
         worker = self.device.start_worker(WorkerContext(self._call_later))
@@ -244,6 +265,11 @@ class Core:
 
     def _call_later(self, delay_s: float, fire: Callable[[], None]) -> None:
         self.dispatcher.call_at(self.dispatcher.now() + delay_s, fire)
+
+    def clear_cache(self, *, forever: bool = False) -> None:
+        """Have all states of the prefix cache evicted; those that are being copied drain."""
+        clear = ClearCache(forever=forever)
+        self.dispatcher.post(Address[SchedulerMessage](SCHEDULER), clear, SUPERVISOR)
 
     # Deaths
 
@@ -282,7 +308,7 @@ class Core:
     def stop(self, *, join_timeout_s: float) -> AuditReport:
         """Stop everything, synchronously, and audit. Idempotent.
 
-        Order: the door, sessions, the device's worker, scheduler, GPU pool. A lease whose worker
+        Order: the door, sessions, prefix cache, the device's worker, scheduler, GPU pool. A lease whose worker
         has not ended by the deadline stays in quarantine, and the audit says so.
 
         Args:
@@ -292,6 +318,8 @@ class Core:
             return self.audit
         deadline = self.dispatcher.now() + join_timeout_s
         self.close_sessions()
+        self._run_until_quiet()
+        self.clear_cache(forever=True)
         self._run_until_quiet()
         while (pool := self.recovery.pool) is not None:
             # One that dies on the way has a successor, with a worker of its own.
@@ -325,3 +353,11 @@ class Core:
     def _emit(self, event: str, **fields: object) -> None:
         if self.probe.enabled:
             self.probe.record(event, fields)
+
+
+def _window(resolved: ResolvedLimits) -> SlidingWindow | None:
+    """Of two claims of a session that slides, both must fit: the old one is copied from."""
+    if not resolved.num_pages:
+        return None
+    room = resolved.num_pages * resolved.page_size // 2
+    return SlidingWindow.fitting(min(room, resolved.max_model_len), resolved.page_size)

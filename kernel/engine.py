@@ -13,7 +13,7 @@ import attrs
 
 from kernel import checks, inspection
 from kernel.chat import Prompt
-from kernel.config import EngineConfig
+from kernel.config import EngineConfig, OnLimit
 from kernel.core import Core
 from kernel.desk import Desk, RequestOptions
 from kernel.environment import Environment
@@ -220,6 +220,7 @@ class Engine:
         session_id: str | None = None,
         idle_timeout_s: float | None = None,
         detached: bool = False,
+        on_limit: OnLimit | None = None,
     ) -> Session:
         """A streaming session; an async context manager.
 
@@ -227,9 +228,18 @@ class Engine:
             session_id: a name of your own; a fresh one by default.
             idle_timeout_s: close it after so long without a turn; the config's by default.
             detached: leave it open when the block is left; :meth:`attach` finds it again.
+            on_limit: ``"refuse"`` a turn that would not fit any more, or ``"slide"``: drop the
+                oldest positions of attention layers; the config's by default.
+
+        Raises:
+            ValidationError: a bad name or time, or a model that can't slide.
         """
         return open_session(
-            self._desk, session_id=session_id, idle_timeout_s=idle_timeout_s, detached=detached
+            self._desk,
+            session_id=session_id,
+            idle_timeout_s=idle_timeout_s,
+            detached=detached,
+            on_limit=on_limit,
         )
 
     def attach(self, session_id: str) -> Session:

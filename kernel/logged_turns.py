@@ -124,12 +124,14 @@ class LoggedTurns:
         while self._turns and self._turns[-1].start >= length:
             self._turns.pop()
 
-    def stored(self, log: "array[int]") -> tuple[StoredTurn, ...]:
-        """With their tokens, as a store or a file keeps them. O(log)."""
+    def stored(self, log: "array[int]", *, since: int = 0) -> tuple[StoredTurn, ...]:
+        """With their tokens, as a store or a file keeps them: those that begin at ``since`` or
+        later. O(their tokens)."""
         ends = [turn.start for turn in self._turns[1:]] + [len(log)]
         return tuple(
             StoredTurn(
                 turn.start, turn.input_len, log[turn.start : end], turn.kind, dict(turn.facts)
             )
             for turn, end in zip(self._turns, ends, strict=True)
+            if turn.start >= since
         )

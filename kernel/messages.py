@@ -30,6 +30,7 @@ __all__ = [
     "Cancel",
     "CancelReason",
     "CancelTurn",
+    "ClearCache",
     "CloseSession",
     "Composed",
     "Continue",
@@ -213,11 +214,17 @@ class TurnFinished:
 
 @attrs.frozen
 class TurnEnded:
-    """A turn was interrupted where it has no state: queued, preempted, or before its first step."""
+    """A turn has ended and leaves no state to commit.
+
+    It was interrupted while it had none (queued, preempted, before its first step), or it is a
+    one-shot's, whose state went to the prefix cache.
+    """
 
     carries: ClassVar[tuple[str, ...]] = ()
     turn: TurnId
     kept: int
+    reason: EndReason = "interrupt"
+    stop_token: int | None = None
 
 
 @attrs.frozen
@@ -368,6 +375,15 @@ class StepLanded:
 
 
 @attrs.frozen
+class ClearCache:
+    """Evict all states of the prefix cache."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    forever: bool
+    """And take no more: the engine closes."""
+
+
+@attrs.frozen
 class Tick:
     """The scheduler's message to itself: all mail that came before has been seen."""
 
@@ -384,6 +400,7 @@ SchedulerMessage = (
     | Continue
     | GaveUp
     | ReadOutState
+    | ClearCache
     | Down
 )
 

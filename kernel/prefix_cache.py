@@ -210,17 +210,17 @@ class PrefixCache:
             self._forget(next(iter(self._ghosts)))
         self._counters.cache_evictions += 1
 
-    def clear(self) -> None:
-        """Evict everything, and forget that it was there; what is pinned drains."""
+    def clear(self, *, forever: bool = False) -> None:
+        """Evict everything, and forget that it was there; what is pinned drains.
+
+        Args:
+            forever: take no more.
+        """
+        self._is_closed = self._is_closed or forever
         for number in list(self.states):
             self.evict(self.books[number].name)
         for node in list(self._ghosts):
             self._forget(node)
-
-    def close(self) -> None:
-        """Evict everything and take no more."""
-        self._is_closed = True
-        self.clear()
 
     def _drop(self, number: int) -> None:
         self._port.evict(self.states.pop(number))

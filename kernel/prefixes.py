@@ -42,13 +42,13 @@ class Prefixes:
         cache = self.cache
         if cache is None:
             return _OFF
-        last = turn.target - 1
+        last = _last(turn)
         limit = max(
             0, last if turn.prompt_logprobs is None else min(last, turn.first_scored(0) - 1)
         )
         use = turn.cache
         match = cache.match(use.salt, use.key(limit, turn.tokens), limit)
-        if match.miss is not None and limit < last:
+        if match.miss is not None and limit < last:  # no matter what there is
             return attrs.evolve(match, miss="prompt_logprobs")
         return match
 
@@ -60,12 +60,13 @@ class Prefixes:
             match: ``None``: it starts from a state of its own session.
         """
         use = turn.cache
-        use.shares = 0
+        use.shares = 0 if match is None else match.state
         if self.cache is None:
             if match is not None and not turn.was_admitted:
                 turn.output.cache_miss = match.miss
             return
-        use.shares = 0 if match is None else match.state
+        if match is None and turn.was_admitted:
+            return  # It goes on where it was.
         use.cuts = self._policy.positions(_prospect(turn, match))
         if match is None or turn.was_admitted:
             return
@@ -90,7 +91,7 @@ class Prefixes:
 
     def wants_end(self, turn: OpenTurn) -> bool:
         """Whether the last state of a turn that nobody commits belongs into the cache."""
-        keeps = turn.cache.keeps_end and turn.has_landed
+        keeps = turn.cache.keeps_end and turn.has_landed and not turn.first_page
         return keeps and self.wants(turn, least=self._policy.least)
 
 
@@ -106,11 +107,17 @@ def leave_state(cache: PrefixCache, turn: OpenTurn, claim: Consume[BatchOwned]) 
 
 def _prospect(turn: OpenTurn, match: Match | None) -> Prospect:
     """What the policy goes by; of a turn on its own session's state only what its caller names."""
-    last, named = turn.target - 1, turn.cache.named
+    last, named = _last(turn), turn.cache.named
     if match is None:
         return Prospect(turn.position, last, 0, named=named)
     prompt_end = turn.history_len + turn.input_len - 1
     return Prospect(turn.position, last, prompt_end, match.branch, match.missed, named)
+
+
+def _last(turn: OpenTurn) -> int:
+    """The last position that leaves a token to compute, before the first that drops any pages."""
+    last = turn.target - 1
+    return last if turn.window is None else min(last, turn.window.length - 1)
 
 
 NO_PREFIXES: Final = Prefixes(None, CachePolicy(block=1, least=1), Counters())

@@ -54,11 +54,11 @@ def _publish(
         return
     leave_state(cache, turn, work.claims.pop(turn.id))
     # What the kept claim had beyond its position has just come back, so this is never refused.
-    work.port.grow(following, Need(turn.known_len))
+    work.port.grow(following, turn.need(turn.position))
     turn.covered = view.covered(following)
     turn.has_landed = False
     work.claims[turn.id] = following
-    if turn.known_len > turn.covered:
+    if turn.need(turn.position).positions > turn.covered:
         work.grows[turn.id] = turn
 
 

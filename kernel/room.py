@@ -3,11 +3,12 @@
 One rank orders everything. A turn that needs room takes it, in this order, from
 
 1. what is returning already (states that were asked for),
-2. sessions at rest: checkpoints (but those that a fork's turn waits to start from) first, then
+2. states of the prefix cache, the one used longest ago first,
+3. sessions at rest: checkpoints (but those that a fork's turn waits to start from) first, then
    the least recently committed state, then the base of a turn that runs and has copied it, then
    that of a turn that waits,
-3. its juniors, the most junior first,
-4. its own base (it is then recomputed from the token log).
+4. its juniors, the most junior first,
+5. its own base (it is then recomputed from the token log).
 
 Nothing is asked or preempted unless all of it together makes the room. So the most senior turn
 always gets what an empty engine could give it, it ends, and by induction every turn does.
@@ -18,13 +19,15 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 import attrs
 
-from kernel.ids import TurnId
+from kernel.ids import SCHEDULER, TurnId
+from kernel.prefix_cache import PrefixCache
 from kernel.roster import Roster
 from kernel.turn import OpenTurn
 from ownership import (
     DEVICE,
     NO_SLOT,
     ZEROS,
+    Base,
     BaseName,
     BatchOwned,
     ClaimView,
@@ -43,6 +46,7 @@ class Moves:
     """What has to move so that a turn fits."""
 
     asks: tuple[BaseName, ...] = ()
+    """States that have to go; those that the scheduler itself holds are the cache's."""
     victims: tuple[OpenTurn, ...] = ()
 
 
@@ -71,10 +75,12 @@ class Room:
         *,
         max_rows: int,
         parked: Container[TurnId] = (),
+        cache: PrefixCache | None = None,
     ) -> None:
         self._view = view
         self._roster = roster
         self._parked = parked
+        self._cache = cache
         self._max_rows = max_rows
         self._page_size = view.capacity.page_size
         self.asked: set[BaseName] = set()
@@ -127,7 +133,11 @@ class Room:
         return next((c for c in self._view.held_by(name.holder) if c.name == name), None)
 
     def moves_for(
-        self, turn: OpenTurn, need: Need, claims: Mapping[TurnId, BatchOwned]
+        self,
+        turn: OpenTurn,
+        need: Need,
+        claims: Mapping[TurnId, BatchOwned],
+        start: Base | None = None,
     ) -> Moves | None:
         """The moves that make room for a turn, or ``None`` when it has to wait.
 
@@ -135,13 +145,15 @@ class Room:
             turn: the turn that needs room.
             need: positions that its pages must cover.
             claims: the working claims by turn; only borrowed.
+            start: what it would start from; by default its session's state.
         """
         runs = turn.id in claims
-        wanted = self._wanted(turn, need, runs=runs)
+        own = turn.base if start is None else start
+        wanted = self._wanted(turn, need, own, runs=runs)
         gain = self._returning(claims)
         if (self.asked or self._roster.parking) and wanted.is_met_by(gain, 0):
             return None
-        asks: list[BaseName] = []
+        asks = self._cached_for(own, wanted, gain)
         # A turn that is short of a row alone must not cost a look at every session, every tick.
         for base in () if wanted.has_memory(gain) else self._resting_for(turn):
             if wanted.has_memory(gain):
@@ -154,7 +166,6 @@ class Room:
                 break
             gain.claim(claims[junior.id])
             victims.append(junior)
-        own = turn.base
         unpinned = () if wanted.has_memory(gain) else self._pinned_by(victims, claims)
         for base in unpinned:
             if base != own and not wanted.has_memory(gain):
@@ -180,15 +191,27 @@ class Room:
             gain.claim(claims[leaving.id])
         return gain
 
-    def _wanted(self, turn: OpenTurn, need: Need, *, runs: bool) -> _Wanted:
+    def _cached_for(self, own: Base, wanted: _Wanted, gain: ReleaseSimulation) -> list[BaseName]:
+        """Cached states that may go; never the one that the turn would start from."""
+        if self._cache is None or wanted.has_memory(gain):
+            return []
+        is_cached = isinstance(own, BaseName) and own.holder == SCHEDULER
+        spare = own.version if is_cached else 0
+        return self._cache.plan(gain, wanted.slots, wanted.pages, spare=spare)
+
+    def _wanted(self, turn: OpenTurn, need: Need, own: Base, *, runs: bool) -> _Wanted:
         view = self._view
+        slots = int(view.capacity.slots > 0 and view.free_slots == 0)
+        if runs and turn.must_slide:
+            # Its own claim stays until the new one has copied out of it.
+            pages = self._short_of_pages(view.pages_needed(need, ZEROS))
+            return _Wanted(slots=slots, pages=pages, rows=0)
         if runs:
             pages = self._short_of_pages(-(-(need.positions - turn.covered) // self._page_size))
             return _Wanted(slots=0, pages=pages, rows=0)
-        slots = int(view.capacity.slots > 0 and view.free_slots == 0)
         # One that was asked for is as good as gone.
-        is_elsewhere = turn.base in self.asked or turn.id in self._parked
-        base = ZEROS if is_elsewhere else turn.base
+        is_elsewhere = own in self.asked or turn.id in self._parked
+        base = ZEROS if is_elsewhere else own
         pages = self._short_of_pages(view.pages_needed(need, base))
         return _Wanted(slots=slots, pages=pages, rows=int(not self.has_row()))
 

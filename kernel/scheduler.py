@@ -23,6 +23,7 @@ from kernel.ids import GPU_POOL, SCHEDULER, TurnId
 from kernel.landing import count_absorbed, draw_error, fault_of, num_drawn, take_scores
 from kernel.messages import (
     Cancel,
+    ClearCache,
     Continue,
     Down,
     EndReason,
@@ -43,6 +44,9 @@ from kernel.messages import (
 )
 from kernel.parking import Parking
 from kernel.policies import Policy, TurnFacts
+from kernel.prefix_cache import PrefixCache
+from kernel.prefixes import NO_PREFIXES, Prefixes
+from kernel.publishing import publish_reached
 from kernel.roster import Roster
 from kernel.step import (
     DeviceLimits,
@@ -83,11 +87,13 @@ class Scheduler(Actor[SchedulerMessage]):
         counters: Counters,
         new_step: Callable[[], int],
         mail_bound: int,
+        prefixes: Prefixes = NO_PREFIXES,
     ) -> None:
         super().__init__(SCHEDULER, system, mail_bound=mail_bound)
         self.parking = Parking(system, port, view, counters, new_step)
-        self._work = Workload(system, port, door, counters, self.parking)
-        self._admission = Admission(system, self._work, view, limits, policy)
+        self._work = Workload(system, port, door, counters, self.parking, prefixes)
+        self._admission = Admission(system, self._work, view, limits, policy, prefixes)
+        self._view = view
         self._limits = limits
         self._policy = policy
         self._counters = counters
@@ -103,6 +109,11 @@ class Scheduler(Actor[SchedulerMessage]):
         return self._work.roster
 
     @property
+    def cache(self) -> PrefixCache | None:
+        """The prefix cache; only to be looked at."""
+        return self._work.prefixes.cache
+
+    @property
     def claims(self) -> Mapping[TurnId, BatchOwned]:
         """The working claims that are here; only to be looked at."""
         return self._work.claims
@@ -116,6 +127,7 @@ class Scheduler(Actor[SchedulerMessage]):
                 self._tick_posted = False
                 if self.flight is None:
                     self._admission.give_room()
+                    self._publish()
                     self._launch()
                 self._unload(self.parking.launch())
                 return
@@ -133,6 +145,8 @@ class Scheduler(Actor[SchedulerMessage]):
                 self._admission.room.asked.discard(message.base)
                 self.parking.asked.discard(message.base)
                 self._counters.forced_parks += message.moved
+            case ClearCache():
+                self._clear_cache(forever=message.forever)
             case ReadOutState():
                 self.parking.read_out(message)
             case Down():
@@ -284,23 +298,33 @@ class Scheduler(Actor[SchedulerMessage]):
         elif isinstance(outcome, RowScores):
             token, is_last = take_scores(turn, start, outcome), outcome.is_last
         has_loaded, turn.is_loading = turn.is_loading, False
+        turn.is_sliding = False
         turn.has_landed = True
         self.parking.give_back_parked(turn)
         if turn.cancelled:
             self._work.drop(turn)
+            return
+        if isinstance(outcome, RowFault) and has_loaded:
+            self._lose_image(turn)
             return
         if token is not None and self._take_token(turn, token, is_last):
             return
         if turn.interrupt_reason is not None:
             self._end_interrupted(turn)
         elif token is None:
-            if isinstance(outcome, RowFault) and has_loaded:
-                turn.image = None  # The device can't take it: its log says the same.
-                self._work.unload(turn)
-            elif isinstance(outcome, RowFault):
+            if isinstance(outcome, RowFault):
                 self._work.fail(turn, draw_error(turn, outcome))
             elif turn.position == turn.target:
                 self._reach_target(turn)
+            elif turn.position >= turn.covered:
+                self._work.grows[turn.id] = turn
+
+    def _lose_image(self, turn: OpenTurn) -> None:
+        """The device can't take the state that was read from outside; the log says the same."""
+        turn.image = None
+        self._work.unload(turn)
+        if turn.interrupt_reason is not None:
+            self._end_interrupted(turn)
 
     def _take_token(self, turn: OpenTurn, token: int, is_last: bool) -> bool:
         """Append a drawn token; True when it ended the turn."""
@@ -339,6 +363,16 @@ class Scheduler(Actor[SchedulerMessage]):
             self._work.finish(turn, "length", None, 0)
 
     # Launch
+
+    def _publish(self) -> None:
+        """Leave states in the prefix cache; after admission, since copies have no rank."""
+        may_evict = not self._admission.is_short
+        publish_reached(self._work, self._work.prefixes, self._view, may_evict=may_evict)
+
+    def _clear_cache(self, *, forever: bool) -> None:
+        cache = self._work.prefixes.cache
+        if cache is not None:
+            cache.clear(forever=forever)
 
     def _launch(self) -> None:
         turns, rows = build_step(self._work.roster.running, self._limits)

@@ -234,6 +234,7 @@ class SessionActor(Actor[SessionMessage]):
         try:
             self._home.door.check_working()
             turn = open_turn(request, self.state, self._home.limits, session=self.name)
+            turn.cache.keeps_end = self.is_one_shot
         except TenureError as error:
             self.waiting.take_out(request)
             self.waiting.turn_away(request, error)
@@ -289,7 +290,7 @@ class SessionActor(Actor[SessionMessage]):
         active = self.active
         if active is None or active.id != message.turn:
             return
-        end = active.end_of(message.kept, "interrupt", None)
+        end = active.end_of(message.kept, message.reason, message.stop_token)
         self._extend_log(end.kept)
         self._conclude(end)
 

@@ -14,7 +14,9 @@ from kernel.conversation import Conversation
 from kernel.errors import ValidationError
 from kernel.ids import TurnId
 from kernel.kept_states import FREE, NO_STATE, KeptStates, Mark, StateCosts
+from kernel.logged_turns import LoggedTurns, logged_turn
 from kernel.output_buffer import TurnOutput
+from kernel.state_image import StateImage
 from kernel.turn import TurnRequest
 from ownership import (
     ZEROS,
@@ -24,6 +26,7 @@ from ownership import (
     Consume,
     CustodianId,
     LedgerView,
+    Owns,
     SessionOwned,
     SessionPort,
 )
@@ -55,9 +58,15 @@ class SessionState:
         absorbed: position of the last committed state, given up or not: what a turn absorbs again
             below it is recomputation.
         turn_starts: length of the log at the beginning of each turn that generated.
+        logged: all turns of the log, as a store or a file keeps them.
+        held: a finished turn's claim while its tokens are on their way to the store.
+        image: a state outside of the pools that the next turn may start from.
         last: the turn that ended last, until another begins; a late interrupt may cut it.
         conversation: which part of the log is which messages; ``None`` before the first ones.
+        slides: at its limit the oldest positions of attention layers are dropped; else it ends.
     """
+
+    held: Owns[BatchOwned | None]
 
     def __init__(
         self,
@@ -71,11 +80,15 @@ class SessionState:
         self.states = KeptStates(holder, port, view, costs)
         self.log: array[int] = array("I")
         self.turn_starts: array[int] = array("I")
+        self.logged = LoggedTurns()
+        self.held = None
+        self.image: StateImage | None = None
         self.inherited: BaseName | None = None
         self._changes = 0
         self.absorbed = 0
         self.last: LastTurn | None = None
         self.conversation: Conversation | None = None
+        self.slides = False
 
     @property
     def state(self) -> SessionOwned | None:
@@ -129,8 +142,11 @@ class SessionState:
         base = parent.base
         self.log = parent.log[:]
         self.turn_starts = parent.turn_starts[:]
+        self.logged = parent.logged.copy()
+        self.image = parent.image
         self.inherited = base if isinstance(base, BaseName) else None
         self.absorbed = parent.absorbed
+        self.slides = parent.slides
         if parent.conversation is not None:
             self.conversation = parent.conversation.copy()
 
@@ -147,8 +163,10 @@ class SessionState:
             self.conversation.add(composing, self.log)
         elif tokens and self.conversation is not None:
             self.conversation.add_text(len(self.log))
-        if request.kind == "generate":
-            self.turn_starts.append(len(self.log))
+        if tokens or kept:
+            self.logged.add(logged_turn(len(self.log), len(tokens), request.kind, composing))
+            if request.kind == "generate":
+                self.turn_starts.append(len(self.log))
         self.last = LastTurn(request.id, len(self.log), len(tokens), kept, request.output)
         self.extend(tokens)
         self.extend(request.output.tokens[:kept])
@@ -184,9 +202,26 @@ class SessionState:
             return False
         self.states.commit(claim, keep=keep_checkpoint)
         self.states.bound_marks()
+        self.image = None
         self._changes += 1
         self.absorbed = position
         return True
+
+    def hold(self, claim: Consume[BatchOwned]) -> None:
+        """Keep a finished turn's claim until its tokens are kept, or can't be."""
+        self.held = claim
+
+    def take_held(self, *, keep_checkpoint: bool) -> None:
+        """As :meth:`take`, of the claim that is held; there may be none."""
+        held, self.held = self.held, None
+        if held is not None:
+            self.take(held, keep_checkpoint=keep_checkpoint)
+
+    def drop_held(self) -> None:
+        """Give the claim back that is held, if there is one."""
+        held, self.held = self.held, None
+        if held is not None:
+            self._port.rollback(held)
 
     def move(self, base: BaseName, claim: Consume[BatchOwned]) -> bool:
         """Take the unchanged copy of a state in another place for it; its name stays.
@@ -203,6 +238,11 @@ class SessionState:
     def cut(self, length: int) -> None:
         """Shorten the log; a state beyond it gives way to the nearest before, or to nothing."""
         del self.log[length:]
+        self.logged.cut(length)
+        while self.turn_starts and self.turn_starts[-1] >= length:
+            self.turn_starts.pop()
+        if self.image is not None and self.image.position > length - 1:
+            self.image = None
         self.absorbed = min(self.absorbed, length)
         if self.conversation is not None:
             self.conversation.cut(length)
@@ -254,6 +294,7 @@ class SessionState:
 
     def close(self) -> None:
         """Close all that the session holds."""
+        self.drop_held()
         self.states.close()
 
 

@@ -2,11 +2,13 @@
 
 import contextlib
 from types import TracebackType
-from typing import Literal, Self, Unpack
+from typing import Literal, Self, Unpack, get_args
 
 from kernel import checks
 from kernel.actor import Address
 from kernel.chat import Prompt
+from kernel.config import OnLimit
+from kernel.core import Core
 from kernel.desk import CALLER, ONE_SHOT, Desk, RequestOptions
 from kernel.errors import SessionClosed, SessionNotFound, ValidationError
 from kernel.ids import SessionId
@@ -38,9 +40,11 @@ class Session:
         opens: bool,
         idle_timeout_s: float | None,
         detached: bool,
+        slides: bool = False,
         parent: "Session | None" = None,
     ) -> None:
         self._desk = desk
+        self._slides = slides
         self._id = session_id
         self._closes = closes
         self._opens = opens
@@ -72,6 +76,7 @@ class Session:
                 self._id,
                 is_one_shot=False,
                 idle_timeout_s=self._idle_timeout_s,
+                slides=self._slides,
                 parent=None if self._parent is None else self._parent._open(),
             )
             self._actor.is_detached = self._detached
@@ -247,14 +252,17 @@ def open_session(
     session_id: str | None,
     idle_timeout_s: float | None,
     detached: bool,
+    on_limit: OnLimit | None = None,
     parent: Session | None = None,
 ) -> Session:
     """A session to be opened by its block, under a checked or a fresh name.
 
     Raises:
-        ValidationError: the name or the time can't be used.
+        ValidationError: the name or the time can't be used, or the model can't slide.
     """
     core = desk.check_context()
+    slides = (core.config.on_limit if on_limit is None else on_limit) == "slide"
+    check_on_limit("on_limit", on_limit, core)
     checks.seconds("idle_timeout_s", idle_timeout_s)
     checks.name("session_id", session_id)
     if session_id is not None and session_id.startswith(ONE_SHOT):
@@ -270,5 +278,24 @@ def open_session(
         opens=True,
         idle_timeout_s=core.config.idle_timeout_s if idle_timeout_s is None else idle_timeout_s,
         detached=detached,
+        slides=slides,
         parent=parent,
     )
+
+
+def check_on_limit(parameter: str, on_limit: OnLimit | None, core: Core) -> None:
+    """Refuse a policy that isn't known, or that the model or the pools can't follow."""
+    if on_limit is not None and on_limit not in get_args(OnLimit):
+        known = ", ".join(get_args(OnLimit))
+        raise ValidationError(parameter=parameter, value=on_limit, why=f"use {known}")
+    if on_limit != "slide":
+        return
+    if not core.model.slides:
+        why = f"the attention layers of {core.model.name} need every position; use refuse"
+        raise ValidationError(parameter=parameter, value=on_limit, why=why)
+    if core.limits.num_pages and core.session_limits.window is None:
+        why = f"{core.limits.num_pages} pages are too few for two windows; raise num_pages to 4"
+        raise ValidationError(parameter=parameter, value=on_limit, why=why)
+    if core.limits.num_slots == 1 and core.limits.num_pages:
+        why = "a session slides from one slot into another; raise num_slots to 2"
+        raise ValidationError(parameter=parameter, value=on_limit, why=why)

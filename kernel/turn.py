@@ -15,9 +15,10 @@ from kernel.output_buffer import TurnOutput
 from kernel.params import SamplingParams
 from kernel.policies import Rank
 from kernel.reply import Reply
+from kernel.sliding import SlidingWindow
 from kernel.state_image import StateImage
 from kernel.step import PromptScoring, RowSampling
-from ownership import Base, CustodianId
+from ownership import Base, CustodianId, Need
 
 __all__ = ["OpenTurn", "TokenLog", "TurnRequest", "TurnState"]
 
@@ -148,6 +149,8 @@ class OpenTurn:
 
     image: StateImage | None = None
     """A state of its session that was read from outside; where it starts if ``base`` is zeros."""
+    window: SlidingWindow | None = None
+    """Which positions it keeps in attention layers; ``None``: all."""
 
     rank: Rank = (0.0, 0)
     state: TurnState = TurnState.WAITING
@@ -155,10 +158,14 @@ class OpenTurn:
     """Tokens that the working claim has absorbed."""
     covered: int = 0
     """Positions that the working claim's pages cover."""
+    first_page: int = 0
+    """Pages that the working claim has dropped."""
     has_landed: bool = False
     """Whether the working claim has a state of its own (its first step has landed)."""
     is_loading: bool = False
     """Whether the working claim has yet to be filled from ``image``, by its first step."""
+    is_sliding: bool = False
+    """Whether the working claim has yet to be filled from the one before it."""
     in_flight: bool = False
     cancelled: bool = False
     interrupt_keep: int | None = None
@@ -172,6 +179,20 @@ class OpenTurn:
     @property
     def generated(self) -> int:
         return len(self.new) - self.input_len
+
+    def need(self, position: int) -> Need:
+        """What a claim at ``position`` must hold to go on: as far as its window reaches."""
+        known = self.history_len + len(self.new)
+        if self.window is None:
+            return Need(known)
+        first = self.window.first_page(position)
+        return Need(min(known, self.window.end(position)), first)
+
+    @property
+    def must_slide(self) -> bool:
+        """Whether the next row needs pages to be dropped first."""
+        window = self.window
+        return window is not None and window.first_page(self.position) > self.first_page
 
     @property
     def target(self) -> int:

@@ -21,6 +21,7 @@ from kernel.messages import (
     TurnFinished,
 )
 from kernel.parking import Parking
+from kernel.prefixes import NO_PREFIXES, Prefixes, leave_state
 from kernel.roster import Roster
 from kernel.turn import OpenTurn
 from ownership import BatchOwned, BatchPort, Consume, LandOutcome, Lease, Owns
@@ -40,9 +41,16 @@ class Workload:
     claims: Owns[dict[TurnId, BatchOwned]]
 
     def __init__(
-        self, system: System, port: BatchPort, door: Door, counters: Counters, parking: Parking
+        self,
+        system: System,
+        port: BatchPort,
+        door: Door,
+        counters: Counters,
+        parking: Parking,
+        prefixes: Prefixes = NO_PREFIXES,
     ) -> None:
         self.claims = {}
+        self.prefixes = prefixes
         self.parking = parking
         self.roster = Roster()
         self.grows: dict[TurnId, OpenTurn] = {}
@@ -54,7 +62,21 @@ class Workload:
     # A turn leaves
 
     def finish(self, turn: OpenTurn, reason: EndReason, stop_token: int | None, kept: int) -> None:
-        """Send a turn's claim to its session, to be committed or rolled back there."""
+        """Send a turn's claim to its session, to be committed or rolled back there.
+
+        That of a one-shot, which nobody commits, goes to the prefix cache where that wants it.
+        """
+        cache = self.prefixes.cache
+        if cache is not None and self.prefixes.wants_end(turn):
+            leave_state(cache, turn, self.claims.pop(turn.id))
+            self.tell(turn, TurnEnded(turn.id, kept, reason, stop_token))
+            self._end(turn)
+        else:
+            self._send_claim(turn, reason, stop_token, kept)
+
+    def _send_claim(
+        self, turn: OpenTurn, reason: EndReason, stop_token: int | None, kept: int
+    ) -> None:
         claim = self.claims.pop(turn.id)
         self._hand_over(turn, TurnFinished(turn.id, reason, stop_token, kept, claim))
         self._end(turn)
@@ -63,8 +85,9 @@ class Workload:
         """As ``finish``, for a preempted turn that waits with its state; False: it has none."""
         if turn.id not in self.parking.parked:
             return False
+        self._roll_back(turn)  # admitted again, but its state has not been copied yet
         self.claims[turn.id] = self.parking.parked.pop(turn.id)
-        self.finish(turn, reason, None, kept)
+        self._send_claim(turn, reason, None, kept)
         return True
 
     def drop(self, turn: OpenTurn) -> None:
@@ -110,12 +133,33 @@ class Workload:
         Without room there, or without a state, its claim goes back at once.
         """
         self.grows.pop(turn.id, None)
+        if turn.is_sliding:
+            self._undo_slide(turn)
         turn.output.preemptions += 1
         self.counters.preemptions += 1
         if self.parking.park_turn(turn, self.claims[turn.id]):
             self.roster.park(turn)
         else:
             self.unload(turn)
+
+    def slide(self, turn: OpenTurn, claim: Consume[BatchOwned]) -> None:
+        """Go on in a claim that starts from the turn's own one, which stays until it is copied."""
+        self.parking.parked[turn.id] = self.claims.pop(turn.id)
+        self.claims[turn.id] = claim
+        turn.has_landed = False
+        turn.is_sliding = True
+
+    def _undo_slide(self, turn: OpenTurn) -> None:
+        """Nothing was copied yet: the turn's state is where it was."""
+        self._roll_back(turn)
+        self.claims[turn.id] = self.parking.parked.pop(turn.id)
+        turn.has_landed = True
+        turn.is_sliding = False
+
+    def _roll_back(self, turn: OpenTurn) -> None:
+        working = self.claims.pop(turn.id, None)
+        if working is not None:
+            self.port.rollback(working)
 
     def unload(self, turn: OpenTurn) -> None:
         """Give a turn's claim back and let it wait again."""

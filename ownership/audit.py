@@ -28,6 +28,10 @@ _IN_EVENT = (
     "draining",
     "quarantined_slots",
     "quarantined_pages",
+    "host_free_slots",
+    "host_free_pages",
+    "host_quarantined_slots",
+    "host_quarantined_pages",
 )
 
 
@@ -211,7 +215,7 @@ def _are_twins(book: Book, run: Run, twin: Run) -> bool:
         return False
     if len(twin.pages) != len(run.pages) or twin.length != run.length:
         return False
-    return run.pages[0] in book.device.pages != twin.pages[0] in book.device.pages
+    return (run.pages[0] in book.device.pages) != (twin.pages[0] in book.device.pages)
 
 
 def _pin_problems(claims: Iterable[ClaimRecord]) -> Iterator[str]:
@@ -285,11 +289,12 @@ def _claim_problems(book: Book, record: ClaimRecord) -> Iterator[str]:
     covered = (record.first_page + len(table)) * size
     if record.position > covered or record.covered != covered:
         yield f"{record.place()}: {covered} positions covered, at {record.position}"
-    full = record.position // size
-    frozen = record.first_page + len(shared)
-    if record.next_full != (max(full, record.first_page) + 1) * size or not (
-        frozen <= full if _is_to_be_frozen(record) else frozen == full
-    ):
+    frozen, full = record.first_page + len(shared), record.position // size
+    is_to_be_frozen = _is_to_be_frozen(record)
+    if is_to_be_frozen:
+        full = max(full, record.first_page)
+    is_frozen_so_far = frozen <= full if is_to_be_frozen else frozen == full
+    if record.next_full != (full + 1) * size or not is_frozen_so_far:
         yield f"{record.place()}: frozen up to {frozen * size}, at {record.position}"
 
 

@@ -71,20 +71,23 @@ class PageArena:
         self.keys.index_fill_(1, at, value)
         self.values.index_fill_(1, at, value)
 
-    def copy(self, pairs: Sequence[tuple[int, int]], origin: "PageArena | None" = None) -> None:
+    def copy(self, source: int, target: int) -> None:
+        """Make ``target`` a bit-exact copy of ``source``."""
+        self.copy_all([(source, target)], self)
+
+    def copy_all(self, pairs: Sequence[tuple[int, int]], origin: "PageArena") -> None:
         """Make pages bit-exact copies of others, of this arena or of another place's.
 
         Between an accelerator and the host they may still be under way when this returns.
 
         Args:
             pairs: source and target of each copy; no page is both.
-            origin: where the sources are, if not here.
+            origin: where the sources are.
         """
-        there = self if origin is None else origin
         for source, target, count in _stretches(pairs):
             here_at, there_at = slice(target, target + count), slice(source, source + count)
-            self.keys[:, here_at].copy_(there.keys[:, there_at], non_blocking=True)
-            self.values[:, here_at].copy_(there.values[:, there_at], non_blocking=True)
+            self.keys[:, here_at].copy_(origin.keys[:, there_at], non_blocking=True)
+            self.values[:, here_at].copy_(origin.values[:, there_at], non_blocking=True)
 
 
 def _stretches(pairs: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
@@ -144,7 +147,9 @@ def allocate_arenas(
         pinned = device.type != "cpu"
         return torch.empty(rows_first, dtype=dtype, pin_memory=pinned).transpose(0, 1)
 
-    def arenas(allocate: Callable[..., Tensor], slots: int, pages: int) -> tuple[StateArena, Tensor, Tensor]:
+    def arenas(
+        allocate: Callable[..., Tensor], slots: int, pages: int
+    ) -> tuple[StateArena, Tensor, Tensor]:
         kv = shape.kv
         page = (0, pages, limits.page_size, 1, 1)
         if kv is not None:

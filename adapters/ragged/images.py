@@ -75,9 +75,15 @@ def read_image(
             tensor = arenas.pages.keys if name == _KEYS else arenas.pages.values
             parts = _positions(tensor, pages, count)
         else:
-            parts = iter((arenas.states[name][:, slot],))
+            parts = iter((arenas.states[name].select(1, _index(slot)),))
         arrays[name] = ImageArray(kind.dtype, kind.shape_at(count), _bytes(parts))
     return StateImage(position, arrays, first)
+
+
+def _index(slot: SlotIndex | NoSlot) -> int:
+    if isinstance(slot, NoSlot):
+        raise TypeError("a row of a model with recurrent state has no slot")
+    return slot
 
 
 def _positions(tensor: Tensor, pages: Sequence[int], count: int) -> Iterator[Tensor]:
@@ -95,7 +101,7 @@ def _bytes(parts: Iterable[Tensor]) -> bytes:
     out = io.BytesIO()
     for part in parts:
         words = _words(part.cpu().contiguous()).reshape(-1)
-        view = memoryview(words.astype(words.dtype.newbyteorder("<"), copy=False)).cast("B")
+        view = words.astype(words.dtype.newbyteorder("<"), copy=False).view(np.uint8).data
         for start in range(0, len(view), _PIECE_BYTES):
             out.write(view[start : start + _PIECE_BYTES])
     return out.getvalue()
@@ -109,7 +115,7 @@ def load_image(
     for name, kind in kinds.items():
         source = _array(image.arrays[name], kind)
         if not kind.by_position:
-            _fill(arenas.states[name][:, row.slot], source)
+            _fill(arenas.states[name].select(1, _index(row.slot)), source)
             continue
         dropped = row.first_page * pages.page_size - image.first_position
         _fill_pages(pages.keys if name == _KEYS else pages.values, row.pages, source[:, dropped:])

@@ -35,13 +35,8 @@ class Piece:
     sampling: RowSampling | None
     scoring: PromptScoring | None = None
     """What is asked of these tokens; counted from the first of them."""
-    dropped: int = 0
-    """Positions that are not kept; ``pages`` begins after them."""
-
-    @property
-    def kept(self) -> int:
-        """Positions before the first token that its queries may see."""
-        return self.position - self.dropped
+    kept: int = attrs.field(default=attrs.Factory(lambda piece: piece.position, takes_self=True))
+    """Positions before it that are kept: ``pages`` begins with the first of these."""
 
 
 @attrs.frozen
@@ -89,9 +84,7 @@ def cut(
             part = row.tokens if take == total else row.tokens[done : done + take]
             sampling = row.sampling if last else None
             scoring = None if row.scoring is None else _within(row.scoring, done, take)
-            current.append(
-                Piece(index, slot, position, part, row.pages, sampling, scoring, dropped)
-            )
+            current.append(Piece(index, slot, position, part, row.pages, sampling, scoring, kept))
             done += take
             tokens -= take
             if take > 1:

@@ -62,7 +62,7 @@ class PassPlan:
 
 def plan_pass(context: PageContext, pieces: Sequence[Piece], device: torch.device) -> PassPlan:
     """Lay out one pass; one transfer to the device."""
-    decode = sorted((p for p in pieces if len(p.tokens) == 1), key=lambda p: p.position - p.dropped)
+    decode = sorted((p for p in pieces if len(p.tokens) == 1), key=lambda p: p.kept)
     prefill = sorted((p for p in pieces if len(p.tokens) > 1), key=lambda p: -len(p.tokens))
     rows = decode + prefill
     sampled = [(i, p.row, p.sampling) for i, p in enumerate(rows) if p.sampling is not None]
@@ -71,11 +71,12 @@ def plan_pass(context: PageContext, pieces: Sequence[Piece], device: torch.devic
 
     batch = IndexBatch()
     tokens = batch.add(np.concatenate([index_array(piece.tokens) for piece in rows]))
-    first: Array = index_array([piece.position for piece in rows]) - (ends - lengths)
-    where = np.arange(int(ends[-1])) + np.repeat(first, lengths)
-    positions = batch.add(where)
-    dropped = index_array([piece.dropped for piece in rows])
-    seen = batch.add(where - np.repeat(dropped, lengths)) if dropped.any() else positions
+    begins = index_array([piece.position for piece in rows])
+    kept = index_array([piece.kept for piece in rows])
+    where = np.arange(int(ends[-1])) + np.repeat(begins - (ends - lengths), lengths)
+    positions = seen = batch.add(where)
+    if not np.array_equal(begins, kept):
+        seen = batch.add(where - np.repeat(begins - kept, lengths))
     sample_at = batch.add(index_array([ends[i] - 1 for i, _, _ in sampled]))
     slots = [[piece.slot for piece in part] for part in (decode, prefill)]
     slots_at = [batch.add(index_array(part)) for part in slots]

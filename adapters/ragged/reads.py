@@ -98,7 +98,7 @@ def _write_at(
 
 
 def _groups(context: PageContext, decode: Sequence[Piece]) -> list[tuple[int, int]]:
-    """Cut decode rows, the one that sees least first, so that padding and temporaries stay small."""
+    """Cut decode rows, in their order, so that padding and temporaries stay small."""
     kv = context.shape.kv
     most = max(1, _READ_NUMBERS // (kv.kv_heads * kv.head_dim if kv else 1))
     groups: list[tuple[int, int]] = []

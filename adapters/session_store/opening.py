@@ -1,11 +1,13 @@
 """Opens a directory as a store, or says by name why it can't be one."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from adapters.session_store.database import Database, DatabaseFault
 from adapters.session_store.disk import Disk, LocalDisk
 from adapters.session_store.logs import Logs
 from adapters.session_store.names import Names
+from adapters.session_store.refusals import difference_of, refusal_of, refused
 from adapters.session_store.schema import (
     APPLICATION_ID,
     FORMAT_VERSION,
@@ -18,7 +20,6 @@ from adapters.session_store.snapshots import Snapshots
 from adapters.session_store.tables import Tables
 from adapters.session_store.transaction import Committer
 from adapters.session_store.worker import SqliteStore
-from kernel.errors import SessionStoreError
 from kernel.session_store import FileHeader, SyncPolicy
 
 __all__ = ["DATABASE", "SNAPSHOTS", "open_session_store"]
@@ -53,16 +54,19 @@ def open_session_store(
         disk.make_directory(directory)
         database = disk.open_database(directory / DATABASE)
     except (OSError, DatabaseFault) as error:
-        raise _refusal(directory, error) from error
+        raise refusal_of(directory, error) from error
     try:
         _make_or_check(database, directory, header, sync)
         disk.make_directory(directory / SNAPSHOTS)
         if sync != "off":
             disk.sync_directory(directory)  # the database's own name
         return _start(disk, database, directory, sync, max_state_bytes)
-    except (OSError, DatabaseFault) as error:
-        raise _refusal(directory, error) from error
-    ...
+    except BaseException as error:
+        with suppress(DatabaseFault):
+            database.close()
+        if isinstance(error, OSError | DatabaseFault):
+            raise refusal_of(directory, error) from error
+        raise
 
 
 def _make_or_check(
@@ -77,16 +81,14 @@ def _make_or_check(
         database.execute("PRAGMA journal_mode = WAL")
         create_tables(database, header)
     elif application != APPLICATION_ID:
-        raise _error(
-            directory, "foreign", f"{DATABASE} is another program's; give a directory of its own"
-        )
+        why = f"{DATABASE} there is another program's; give a directory of its own"
+        raise refused(directory, "foreign", why)
     elif version > FORMAT_VERSION:
-        raise _error(
-            directory,
-            "version",
-            f"its format is version {version} and this release knows {FORMAT_VERSION} at most;"
-            " open it with the release that wrote it, or a newer one",
+        why = (
+            f"its format is version {version} and this release knows version {FORMAT_VERSION};"
+            " open it with the release that wrote it, or a later one"
         )
+        raise refused(directory, "version", why)
     else:
         _check_header(database, directory, header)
 
@@ -97,10 +99,9 @@ def _check_header(database: Database, directory: Path, header: FileHeader) -> No
         raise DatabaseFault("its header is not whole", "damaged")
     difference = difference_of(kept, header)
     if difference is not None:
-        reason, why = difference
-        raise _error(
-            directory, reason, f"{why}; open it with an engine of that kind, or give another directory"
-        )
+        reason, what = difference
+        why = f"{what}; open it with the engine that it belongs to, or give another directory"
+        raise refused(directory, reason, why)
 
 
 def _start(
@@ -114,15 +115,3 @@ def _start(
     names = Names()
     names.load(database)
     return SqliteStore(Committer(tables, Logs(tables, snapshots), snapshots), names)
-
-
-def _refusal(directory: Path, error: OSError | DatabaseFault) -> SessionStoreError:
-    if isinstance(error, OSError):
-        return _error(directory, "full" if is_full(error) else "failed", f"{error}; give a directory that can be written")
-    match error.reason:
-        case "in_use":
-            return _error(directory, "in_use", "another engine has it open; close that one, or give another directory")
-        case "damaged":
-            return _error(directory, "damaged", f"its database is damaged ({error.why}); put a copy in its place, save what is left with sqlite3's .recover, or give another directory")
-        case _:
-            return _error(directory, error.reason, f"its database can't be opened ({error.why})")

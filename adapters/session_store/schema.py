@@ -5,6 +5,8 @@ that a log is one stretch of the table and a cut is one range. Nothing here grow
 number of sessions.
 """
 
+import attrs
+
 from adapters.session_store.database import Database
 from kernel.session_store import FileHeader, SyncPolicy
 
@@ -24,22 +26,30 @@ FORMAT_VERSION = 1
 KEY_SHIFT = 32
 """``turns.key`` is the session's number shifted by this, plus the start of the turn."""
 
-_TABLES = (
-    "CREATE TABLE header (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    # One row, so that opening and counting read nothing of the sessions.
-    "CREATE TABLE totals (sessions INTEGER NOT NULL, log_bytes INTEGER NOT NULL,"
-    " snapshots INTEGER NOT NULL, state_bytes INTEGER NOT NULL, last_session INTEGER NOT NULL,"
-    " clock INTEGER NOT NULL)",
-    "CREATE TABLE sessions (name TEXT PRIMARY KEY, number INTEGER NOT NULL, facts BLOB NOT NULL,"
-    " crc INTEGER NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE turns (key INTEGER PRIMARY KEY, input_len INTEGER NOT NULL, kind TEXT NOT NULL,"
-    " crc INTEGER NOT NULL, tokens BLOB NOT NULL, facts BLOB NOT NULL)",
-    "CREATE TABLE snapshots (session INTEGER PRIMARY KEY, used INTEGER NOT NULL,"
-    " position INTEGER NOT NULL, first_position INTEGER NOT NULL, bytes INTEGER NOT NULL,"
-    " crc INTEGER NOT NULL, layout TEXT NOT NULL, file TEXT, data BLOB)",
-    "CREATE INDEX snapshots_by_use ON snapshots (used, bytes)",
-    "CREATE INDEX snapshots_by_file ON snapshots (file) WHERE file IS NOT NULL",
-)
+# ``totals`` has one row, so that opening and counting read nothing of the sessions.
+_TABLES = """
+CREATE TABLE header (
+    name TEXT PRIMARY KEY, value TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE totals (
+    sessions INTEGER NOT NULL, log_bytes INTEGER NOT NULL, snapshots INTEGER NOT NULL,
+    state_bytes INTEGER NOT NULL, last_session INTEGER NOT NULL, clock INTEGER NOT NULL
+);
+CREATE TABLE sessions (
+    name TEXT PRIMARY KEY, number INTEGER NOT NULL, facts BLOB NOT NULL, crc INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE turns (
+    key INTEGER PRIMARY KEY, input_len INTEGER NOT NULL, kind TEXT NOT NULL,
+    crc INTEGER NOT NULL, tokens BLOB NOT NULL, facts BLOB NOT NULL
+);
+CREATE TABLE snapshots (
+    session INTEGER PRIMARY KEY, used INTEGER NOT NULL, position INTEGER NOT NULL,
+    first_position INTEGER NOT NULL, bytes INTEGER NOT NULL, crc INTEGER NOT NULL,
+    layout TEXT NOT NULL, file TEXT, data BLOB
+);
+CREATE INDEX snapshots_by_use ON snapshots (used);
+CREATE INDEX snapshots_by_file ON snapshots (file) WHERE file IS NOT NULL
+"""
 
 _SYNCHRONOUS: dict[SyncPolicy, str] = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 
@@ -65,10 +75,10 @@ def set_policies(database: Database, sync: SyncPolicy) -> None:
 def create_tables(database: Database, header: FileHeader) -> None:
     """Make the tables and the header in one transaction."""
     database.execute("BEGIN IMMEDIATE")
-    for statement in _TABLES:
+    for statement in _TABLES.split(";"):
         database.execute(statement)
     database.execute("INSERT INTO totals VALUES (0, 0, 0, 0, 0, 0)")
-    for name, value in _fields(header).items():
+    for name, value in attrs.asdict(header).items():
         database.execute("INSERT INTO header VALUES (?, ?)", (name, value))
     database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
@@ -77,22 +87,8 @@ def create_tables(database: Database, header: FileHeader) -> None:
 
 def read_header(database: Database) -> FileHeader | None:
     """Whose states the store has; ``None`` if the header isn't whole."""
-    kept = dict(database.execute("SELECT name, value FROM header"))
-    try:
-        return FileHeader(
-            model=kept["model"],
-            fingerprint=kept["fingerprint"],
-            dtype=kept["dtype"],
-            state_dtype=kept["state_dtype"],
-        )
-    except KeyError:
+    kept: dict[str, str] = dict(database.execute("SELECT name, value FROM header"))
+    names = [field.name for field in attrs.fields(FileHeader)]
+    if not all(name in kept for name in names):
         return None
-
-
-def _fields(header: FileHeader) -> dict[str, str]:
-    return {
-        "model": header.model,
-        "fingerprint": header.fingerprint,
-        "dtype": header.dtype,
-        "state_dtype": header.state_dtype,
-    }
+    return FileHeader(**{name: kept[name] for name in names})

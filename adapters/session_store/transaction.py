@@ -4,7 +4,6 @@ A full disk shows itself when the whole is committed. Then every job is tried ag
 transaction of its own: the small ones may fit, and none pays for its neighbour.
 """
 
-import errno
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -12,6 +11,8 @@ import attrs
 
 from adapters.session_store.database import DatabaseFault
 from adapters.session_store.logs import Logs
+from adapters.session_store.names import is_name
+from adapters.session_store.refusals import is_full
 from adapters.session_store.snapshots import FileChanges, Snapshots
 from adapters.session_store.tables import JobRefused, Tables, Totals
 from kernel.session_store import (
@@ -30,8 +31,6 @@ from kernel.session_store import (
 )
 
 __all__ = ["Committer", "is_read"]
-
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 
 
 def is_read(job: StoreJob) -> bool:
@@ -111,6 +110,8 @@ class Committer:
             return _fault_of(error)
 
     def _do(self, job: StoreJob) -> StoreReport:
+        if not is_name(job.session_id):
+            raise JobRefused(f"{job.session_id!r} is no name that can be kept", "refused")
         match job:
             case KeepTurn():
                 self.logs.keep_turn(job)
@@ -152,7 +153,7 @@ def _fault_of(error: Exception) -> StoreFault:
         case DatabaseFault():
             reason = "failed" if error.reason == "in_use" else error.reason
             return StoreFault(f"the store's database says: {error.why}", reason, error)
-        case OSError() if error.errno in _NO_SPACE:
+        case OSError() if is_full(error):
             return StoreFault(f"the store's disk is full: {error}", "full", error)
         case OSError():
             return StoreFault(f"a file of the store failed: {error}", "failed", error)

@@ -24,7 +24,8 @@ from adapters.torch_device.threads import (
     threads_from_environment,
     usable_processors,
 )
-from adapters.torch_device.worker import RunStep, ThreadWorker
+from adapters.torch_device.transfers import TransferRunner
+from adapters.torch_device.worker import RunStep, RunTransfer, ThreadWorker
 from kernel.step import DeviceLimits, ModelSpec, WorkerContext
 
 __all__ = ["TorchDevice"]
@@ -137,16 +138,24 @@ class TorchDevice:
             poison=self._poison,
         )
 
+    def transfer_runner(self) -> TransferRunner:
+        """Runs transfers on the caller's thread; a worker makes its own."""
+        return TransferRunner(arenas=self.arenas, device=self._device, poison=self._poison)
+
     def start_worker(self, context: WorkerContext, /) -> ThreadWorker:  # noqa: ARG002
         """Start a thread over the arenas; it needs no timer, so ``context`` is not used."""
-        runner = self.runner()
+        runner, copier = self.runner(), self.transfer_runner()
 
         def prepare() -> RunStep:
             flush_denormals_in_this_thread()
             self._set_threads()
             return runner.run
 
-        return ThreadWorker(prepare, is_lost=self._is_lost)
+        def prepare_transfers() -> RunTransfer:
+            set_threads_of_this_thread(1)  # copying is bound by the memory, and steps run beside
+            return copier.run
+
+        return ThreadWorker(prepare, prepare_transfers=prepare_transfers, is_lost=self._is_lost)
 
     def close(self) -> None:
         """Let go of the arenas."""

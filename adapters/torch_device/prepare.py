@@ -30,7 +30,7 @@ def check_rows(rows: Sequence[StepRow]) -> None:
     slots = [row.slot for row in rows if not isinstance(row.slot, NoSlot)]
     if len(set(slots)) != len(slots):
         raise StepRefused(f"two rows of one step name the same slot: {sorted(slots)}")
-    if not all([row.tokens for row in rows]):
+    if not all(row.tokens for row in rows):
         for row in rows:
             if not row.tokens and not isinstance(row.initial, StateImage):
                 raise StepRefused("a row has no tokens, and no image to load")
@@ -104,4 +104,4 @@ def _copy(arenas: Arenas, copies: Sequence[PageCopy]) -> None:
     for copy in copies:
         by_place.setdefault(copy.place, []).append((copy.source, copy.target))
     for place, pairs in by_place.items():
-        arenas.pages.copy(pairs, arenas.at(place).pages)
+        arenas.pages.copy_all(pairs, arenas.at(place).pages)

@@ -1,7 +1,7 @@
 """The ragged step: one :class:`kernel.step.DeviceStep` on a model and its arenas.
 
-In order: poison (where asked for), load, zero and copy, compute, draw. Any mixture of prefill chunks and
-decode rows is legal, and so is any cutting of a prompt into chunks.
+In order: poison (where asked for), load, zero and copy, compute, draw. Any mixture of prefill
+chunks and decode rows is legal, and so is any cutting of a prompt into chunks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -32,12 +32,12 @@ class TransferRunner:
     """Fill host memory that was given back with NaN, so that a stale read shows."""
     _kinds: Mapping[str, ArrayKind] = attrs.field(init=False)
     _newest_step: int = attrs.field(default=-1, init=False)
-    _stream: "torch.cuda.Stream | None" = attrs.field(default=None, init=False)
+    _stream: torch.cuda.Stream | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._kinds = array_kinds(self.arenas)
         if self.device.type == "cuda":
-            self._stream = torch.cuda.Stream(self.device)
+            self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
     @torch.inference_mode()
     def run(self, step: TransferStep) -> tuple[StateImage | None, ...]:
@@ -69,7 +69,7 @@ class TransferRunner:
             host.states.copy(row.source, row.target, self.arenas.states)
         if row.pages:
             pairs = [(copy.source, copy.target) for copy in row.pages]
-            host.pages.copy(pairs, self.arenas.pages)
+            host.pages.copy_all(pairs, self.arenas.pages)
         return None
 
     def _poison(self, step: TransferStep) -> None:

@@ -20,8 +20,9 @@ _TURN = "session turn kind prompt_tokens"
 _RESULT = "reason error kept generated cached_tokens recomputed_tokens preemptions ttft_s"
 
 _LEDGER: dict[str, str] = {
-    "ledger.opened": "slots pages page_size",
-    "claim.reserved": "claim slot generation pages run base base_name position owner to turn",
+    "ledger.opened": "slots pages page_size host_slots host_pages",
+    "claim.reserved": "claim place slot generation first_page pages run base base_name position "
+    "owner to turn",
     "claim.grown": "claim slot generation pages owner to turn",
     "lease.launched": "lease step claims slots from",
     "lease.landed": "lease step outcome rows unpinned to",
@@ -35,7 +36,8 @@ _LEDGER: dict[str, str] = {
     "claim.drained": "claim slot generation owner pins",
     "claim.drain_ended": "claim returned_slot returned_pages dropped_runs",
     "ledger.audited": "free_slots free_pages batch session cache draining quarantined_slots "
-    "quarantined_pages conserved",
+    "quarantined_pages host_free_slots host_free_pages host_quarantined_slots "
+    "host_quarantined_pages conserved",
 }
 _KERNEL: dict[str, str] = {
     "engine.opened": "model slots",

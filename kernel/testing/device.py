@@ -16,8 +16,9 @@ __all__ = ["FaultyDevice", "open_faulty_device"]
 class FaultyDevice(Device, Protocol):
     """A device with faults to order.
 
-    It completes each step inside ``submit``; whoever tests puts its own ``deliver`` into the
-    :class:`~kernel.environment.Environment` and decides when the kernel hears of it.
+    It completes each step inside ``submit`` and each transfer inside ``transfer``; whoever tests
+    puts its own ``deliver`` into the :class:`~kernel.environment.Environment` and decides when the
+    kernel hears of it.
     """
 
     @property
@@ -27,6 +28,10 @@ class FaultyDevice(Device, Protocol):
 
     def fail_next(self, why: str = ..., *, device_lost: bool = ...) -> None:
         """Let the next step to be submitted fail."""
+        ...
+
+    def fail_next_transfer(self, why: str = ..., *, device_lost: bool = ...) -> None:
+        """Let the next transfer fail; what it would have written is undefined."""
         ...
 
     def hang_next(self) -> None:

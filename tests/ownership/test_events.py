@@ -191,6 +191,10 @@ def test_the_audit_is_told_with_its_columns(watched: Desk, recorder: Recorder) -
         "draining": 0,
         "quarantined_slots": 0,
         "quarantined_pages": 0,
+        "host_free_slots": 0,
+        "host_free_pages": 0,
+        "host_quarantined_slots": 0,
+        "host_quarantined_pages": 0,
         "conserved": True,
         "seq": 2,
     }

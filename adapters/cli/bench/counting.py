@@ -11,6 +11,8 @@ from kernel.step import (
     DeviceWorker,
     ModelSpec,
     StepReport,
+    TransferReport,
+    TransferStep,
     WorkerContext,
 )
 
@@ -60,6 +62,9 @@ class _CountingWorker:
     def submit(self, step: DeviceStep, done: Callable[[StepReport], None], /) -> None:
         self._counter.count(step)
         self._worker.submit(step, done)
+
+    def transfer(self, step: TransferStep, done: Callable[[TransferReport], None], /) -> None:
+        self._worker.transfer(step, done)
 
     def stop(self) -> None:
         self._worker.stop()

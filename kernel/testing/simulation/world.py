@@ -144,7 +144,8 @@ class World:
             model: what the device plays: ``fake`` (hybrid), ``fake-recurrent``, ``fake-attention``.
         """
         opened = open_inner(model)
-        device = SimulatedDevice(opened.device, self, self._decisions.track("device"))
+        track = self._decisions.track
+        device = SimulatedDevice(opened.device, self, track("device"), track("transfers"))
         chat = SimulatedChat(self, self._decisions.track("chat"))
         environment = Environment(clock=self.now, choose=self._choose, deliver=device.deliver)
         async with Engine.open(

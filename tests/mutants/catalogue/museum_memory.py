@@ -24,9 +24,9 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "close-forgets-the-checkpoint",
         "A session that closes gives back its checkpoint too.",
-        "kernel/session_state.py",
-        '"""Close all that the session holds."""\n        self.drop_checkpoint()\n',
-        '"""Close all that the session holds."""\n',
+        "kernel/kept_states.py",
+        "        self.marks.clear()\n        for version in list(self.kept):\n",
+        "        self.marks.clear()\n        for version in list(self.kept)[-1:]:\n",
     ),
     Mutant(
         "landing-keeps-the-base",
@@ -96,16 +96,16 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "no-checkpoint-is-kept",
         "The state that a turn started from stays, for an interrupt that comes late.",
-        "kernel/session_state.py",
-        "        if keep_checkpoint and replaced is not None:\n",
-        "        if not keep_checkpoint and replaced is not None:\n",
+        "kernel/kept_states.py",
+        "        if keep or self._is_named(old) or old not in self.kept:\n",
+        "        if self._is_named(old) or old not in self.kept:\n",
     ),
     Mutant(
         "state-kept-beyond-a-cut",
         "A state that lies beyond the log gives way, with or without a checkpoint.",
-        "kernel/session_state.py",
-        "        if self.state is None or self.position <= length - 1:\n",
-        "        if self.state is None or self.checkpoint is None:\n",
+        "kernel/kept_states.py",
+        "            if self._view.position(self.kept[version]) > length - 1:\n",
+        "            if self.before and self._view.position(self.kept[version]) > length - 1:\n",
     ),
     Mutant(
         "ended-workers-not-looked-for",

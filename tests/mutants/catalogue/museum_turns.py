@@ -82,8 +82,8 @@ MUTANTS: list[Mutant] = [
         "cancel-of-a-waiting-turn-forgotten",
         "A turn that waits in its session can be cancelled there.",
         "kernel/session.py",
-        "        if request is not None:\n            self.waiting.drop(",
-        "        if request is not None and active is None:\n            self.waiting.drop(",
+        "        if request is not None:\n            end = cancelled_end(",
+        "        if request is not None and active is None:\n            end = cancelled_end(",
     ),
     Mutant(
         "cancel-reset-by-the-landing",
@@ -96,7 +96,7 @@ MUTANTS: list[Mutant] = [
         "closed-session-keeps-its-place",
         "A closed session is not counted as an open one.",
         "kernel/session.py",
-        "        self.system.retire(self)\n        self._on_end(self.session_id)\n",
+        "        self.system.retire(self)\n        self._home.on_end(self.session_id)\n",
         "        self.system.retire(self)\n",
     ),
     Mutant(

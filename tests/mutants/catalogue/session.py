@@ -3,7 +3,9 @@
 from tests.mutants.mutant import Mutant
 
 _ACTOR = "kernel/session.py"
+_INTERRUPTS = "kernel/session_interrupts.py"
 _STATE = "kernel/session_state.py"
+_KEPT = "kernel/kept_states.py"
 
 MUTANTS: list[Mutant] = [
     Mutant(
@@ -62,8 +64,8 @@ MUTANTS: list[Mutant] = [
         "close-wakes-nobody",
         "A closed session has freed its memory, so it wakes the scheduler.",
         _ACTOR,
-        "        self._on_end(self.session_id)\n        self._tell_scheduler(Rested())",
-        "        self._on_end(self.session_id)",
+        "        self._home.on_end(self.session_id)\n        self._tell_scheduler(Rested())",
+        "        self._home.on_end(self.session_id)",
         rule="7 wake-up",
     ),
     Mutant(
@@ -105,8 +107,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "late-interrupt-hits-the-next-turn",
         "A late interrupt cuts the turn that it names, or none.",
-        _ACTOR,
-        " and active is None and turn in (None, self.state.last.id):",
+        _INTERRUPTS,
+        " and active is None and turn in (None, last.id):",
         " and active is None:",
         rule="5 too late",
     ),
@@ -122,16 +124,16 @@ MUTANTS: list[Mutant] = [
         "log-not-extended",
         "A turn's tokens are in the log.",
         _STATE,
-        "        self.extend(output.tokens[:kept])",
-        "        self.extend(output.tokens[:0])",
+        "        self.extend(request.output.tokens[:kept])",
+        "        self.extend(request.output.tokens[:0])",
         rule="the log is the truth",
     ),
     Mutant(
         "kept-not-cut",
         "What was not kept is not in the log.",
         _STATE,
-        "        self.extend(output.tokens[:kept])",
-        "        self.extend(output.tokens)",
+        "        self.extend(request.output.tokens[:kept])",
+        "        self.extend(request.output.tokens)",
         rule="interrupt(keep=n) is exact",
     ),
     Mutant(
@@ -145,17 +147,18 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "given-up-and-kept",
         "A state that was given up is closed.",
-        _STATE,
-        "        self._changes += 1\n        self._port.close(state)\n        return True",
-        "        self._changes += 1\n        return True",
+        _KEPT,
+        "version=NO_STATE)\n        self._port.close(self.kept.pop(version))\n",
+        "version=NO_STATE)\n        del self.kept[version]\n",
         rule="idle sessions never pin the engine",
     ),
     Mutant(
         "ask-not-answered",
         "A session answers every ask, also when there is nothing to give.",
         _ACTOR,
+        "                moved = self.state.give_up(message.base)\n"
         "                self._tell_scheduler(GaveUp(message.base, moved))",
-        "                if moved:\n"
+        "                if moved := self.state.give_up(message.base):\n"
         "                    self._tell_scheduler(GaveUp(message.base, moved))",
         rule="7 asks are answered once",
     ),
@@ -163,8 +166,9 @@ MUTANTS: list[Mutant] = [
         "ask-of-the-closed-not-answered",
         "An ask that a closed session can't read any more is answered for it.",
         _ACTOR,
+        "        elif isinstance(message, GiveUp):\n"
         "            self._tell_scheduler(GaveUp(message.base, moved=False))",
-        "            return",
+        "        elif isinstance(message, GiveUp):\n            return",
         rule="7 asks are answered once",
     ),
     Mutant(

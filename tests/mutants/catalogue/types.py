@@ -6,9 +6,9 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "seed-rollback-typed",
         "A session's state is not given back as if it were a turn's.",
-        "kernel/session_state.py",
-        "        self._changes += 1\n        self._port.close(state)\n        return True",
-        "        self._changes += 1\n        self._port.rollback(state)\n        return True",
+        "kernel/kept_states.py",
+        "version=NO_STATE)\n        self._port.close(self.kept.pop(version))\n",
+        "version=NO_STATE)\n        self._port.rollback(self.kept.pop(version))\n",
         rule="the seed's rollback, as its author would write it",
     ),
     Mutant(

@@ -1,0 +1,322 @@
+"""What one session has in the store, and what it has asked of it.
+
+One change of the log at a time: its jobs go to the store, and what the change does to the session
+is done when they are kept, or is refused when they aren't. Whoever else wants to change the log
+waits for that. So what a caller was told is on the disk, and what the disk refused has not
+happened.
+
+When the store's actor dies with a change under way, nobody knows what is on the disk. The session
+stays as it was, and the next change begins by cutting the store's log to the session's own.
+"""
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Protocol, final
+
+import attrs
+
+from kernel.actor import Address, System
+from kernel.errors import StoreError
+from kernel.ids import STORE, SessionId, TurnId
+from kernel.logged_turns import LoggedTurns
+from kernel.messages import Down, StoreMessage
+from kernel.probe import Probe
+from kernel.reply import Reply
+from kernel.session_store import (
+    CutLog,
+    KeepFacts,
+    KeepState,
+    KeepTurn,
+    SessionRecord,
+    StoredTurn,
+    StoreFault,
+)
+from kernel.state_image import StateImage
+from kernel.store_messages import (
+    FetchState,
+    ForgetStored,
+    LogJob,
+    LogStored,
+    ReleaseImage,
+    StateFetched,
+    StateStored,
+    StoreLog,
+    StoreState,
+)
+from ownership import CustodianId
+
+__all__ = ["Archived", "Change", "SessionArchive"]
+
+_STORE: Final = Address[StoreMessage](STORE)
+
+
+class Archived(Protocol):
+    """What of a session is kept."""
+
+    @property
+    def log(self) -> "array[int]": ...
+
+    @property
+    def logged(self) -> LoggedTurns: ...
+
+
+@attrs.frozen(eq=False)
+class Change:
+    """A change of the log that is on its way to the disk."""
+
+    number: int
+    incarnation: int
+    """Of the store that has it."""
+    length: int
+    """Of the log, once it is kept."""
+    keep: Callable[[], None]
+    """Does to the session what is on the disk by then."""
+    lose: Callable[[StoreError], None]
+    """Says that nothing was changed."""
+
+
+@attrs.define(eq=False)
+class _Fetch:
+    ticket: TurnId
+    incarnation: int
+    then: Callable[[StateImage | StoreFault], None]
+
+
+@final
+class SessionArchive:
+    """One session's side of the store; the session decides, here is remembered what it asked.
+
+    Attributes:
+        birth: tells this session from every other that has had or will have its name.
+        change: the one under way.
+        deferred: messages that have to wait for it.
+        snapshot: position of the snapshot in the store; 0: there is none.
+    """
+
+    def __init__(
+        self,
+        session_id: SessionId,
+        holder: CustodianId,
+        system: System,
+        probe: Probe,
+        kept: Archived,
+        facts: Callable[[], Mapping[str, object]],
+        *,
+        birth: str,
+    ) -> None:
+        self.birth = birth
+        self.change: Change | None = None
+        self.deferred: deque[object] = deque()
+        self.snapshot = 0
+        self.is_opened = False
+        """Whether the store knows the session, or may know it."""
+        self._session_id = session_id
+        self._holder = holder
+        self._system = system
+        self._probe = probe
+        self._kept = kept
+        self._facts = facts
+        self._kept_len = 0
+        self._has_kept_facts = False
+        self._is_in_doubt = False
+        self._numbers = 0
+        self._snapshot_bytes = 0
+        self._offered: deque[StateImage] = deque()
+        """Snapshots on their way, by which the answers are known."""
+        self._fetches: list[_Fetch] = []
+
+    def found(self, record: SessionRecord) -> None:
+        """The session was made of what the store holds."""
+        self.is_opened = self._has_kept_facts = True
+        self._kept_len = record.log_len
+        self.snapshot = record.state_position or 0
+        self._snapshot_bytes = record.state_bytes
+
+    # The log
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the store holds all of the session, and no change is under way."""
+        return (
+            self.change is None
+            and self._has_kept_facts
+            and not self._is_in_doubt
+            and self._kept_len == len(self._kept.log)
+        )
+
+    def propose(
+        self,
+        jobs: tuple[LogJob, ...],
+        length: int,
+        keep: Callable[[], None],
+        lose: Callable[[StoreError], None],
+    ) -> None:
+        """Make a change durable; then do it to the session, or say why not. Exactly one of both.
+
+        Args:
+            jobs: what it does to the store; what the store lacks of before is put in front.
+            length: of the log afterwards.
+            keep: does it to the session.
+            lose: told why it isn't done; the session is as it was.
+        """
+        self._numbers += 1
+        number, incarnation = self._numbers, self._system.incarnation_of(STORE)
+        self.change = Change(number, incarnation, length, keep, lose)
+        self.is_opened = True
+        message = StoreLog(self._holder, number, (*self._missing(), *jobs))
+        if self._system.post(_STORE, message, self._holder) is not None:
+            self.change = None
+            lose(self._error(_GONE))
+
+    def stored(self, message: LogStored) -> bool:
+        """The store has answered. False: nobody waits for that any more."""
+        change = self.change
+        if change is None or change.number != message.change:
+            return False
+        self.change = None
+        if message.fault is not None:
+            change.lose(self._error(message.fault))
+            return True
+        self._has_kept_facts = True
+        self._is_in_doubt = False
+        self._kept_len = change.length
+        self._drop_snapshot_beyond(change.length)
+        change.keep()
+        return True
+
+    def went_down(self, down: Down) -> bool:
+        """The store has died; business with this life of it has failed. True if there was a change.
+
+        Its jobs may still be done, so the session's own log is put in their place.
+        """
+        self._offered.clear()
+        fault = StoreFault(down.why, "stopped")
+        lost = [fetch for fetch in self._fetches if fetch.incarnation == down.incarnation]
+        self._fetches = [fetch for fetch in self._fetches if fetch not in lost]
+        for fetch in lost:
+            fetch.then(fault)
+        change = self.change
+        if change is None or change.incarnation != down.incarnation:
+            return False
+        self.change = None
+        self._is_in_doubt = True
+        change.lose(self._error(fault))
+        return True
+
+    def repair(self) -> None:
+        """Make sure that the store holds what the session does, after a doubt."""
+        if self._is_in_doubt and self.change is None:
+            self.propose((), len(self._kept.log), _nothing, _not_yet)
+
+    def forget(self, reply: Reply[None]) -> None:
+        """Remove the session from the store."""
+        message = ForgetStored(self._session_id, reply)
+        if not self.is_opened:
+            reply.answer(None)
+        elif self._system.post(_STORE, message, self._holder) is not None:
+            reply.fail(self._error(_GONE))
+
+    def keep_turn(self, turn: StoredTurn) -> KeepTurn:
+        """The job for a turn that ends."""
+        return KeepTurn(self._session_id, turn)
+
+    def cut_log(self, length: int) -> CutLog:
+        """The job for a log that is to be shortened."""
+        return CutLog(self._session_id, length)
+
+    def keep_facts(self, facts: Mapping[str, object]) -> KeepFacts:
+        """The job for what is known of the session beside its log."""
+        return KeepFacts(self._session_id, facts)
+
+    def _missing(self) -> Iterator[LogJob]:
+        if self._is_in_doubt or not self._has_kept_facts:
+            yield self.keep_facts(self._facts())
+        if self._is_in_doubt:
+            yield self.cut_log(self._kept_len)
+        if self._kept_len < len(self._kept.log):
+            for turn in self._kept.logged.stored(self._kept.log, since=self._kept_len):
+                yield self.keep_turn(turn)
+
+    # Snapshots
+
+    def wants_state_at(self, position: int) -> bool:
+        """Whether a snapshot at this position would be worth more than the one that is kept."""
+        return position > self.snapshot and position < self._kept_len
+
+    def offer_state(self, image: StateImage) -> None:
+        """Keep a snapshot of a state that the session has now. Answered by ``StateStored``."""
+        self._offered.append(image)
+        message = StoreState(self._holder, KeepState(self._session_id, image))
+        if self._system.post(_STORE, message, self._holder) is not None:
+            self._offered.pop()
+
+    @property
+    def is_offering(self) -> bool:
+        """Whether a snapshot is on its way to the disk."""
+        return bool(self._offered)
+
+    def state_stored(self, message: StateStored) -> None:
+        """The store has kept a snapshot, or hasn't."""
+        image = self._offered.popleft() if self._offered else None
+        if image is None or image.position != message.position:
+            return
+        if message.fault is not None:
+            self.tell_lost(message.position, message.fault)
+        else:
+            self.snapshot, self._snapshot_bytes = image.position, image.nbytes
+
+    def fetch(self, ticket: TurnId, then: Callable[[StateImage | StoreFault], None]) -> None:
+        """Read the snapshot; ``then`` is called once, unless it is released before."""
+        incarnation = self._system.incarnation_of(STORE)
+        self._fetches.append(_Fetch(ticket, incarnation, then))
+        message = FetchState(self._holder, self._session_id, ticket, self._snapshot_bytes)
+        if self._system.post(_STORE, message, self._holder) is not None:
+            self._fetches.pop()
+            then(_GONE)
+
+    def is_fetching(self, ticket: TurnId) -> bool:
+        """Whether a snapshot is being read for a turn."""
+        return any(fetch.ticket == ticket for fetch in self._fetches)
+
+    def fetched(self, message: StateFetched) -> None:
+        """The store has read a snapshot, or couldn't."""
+        for fetch in self._fetches:
+            if fetch.ticket == message.turn:
+                self._fetches.remove(fetch)
+                if isinstance(message.found, StoreFault):
+                    self.tell_lost(self.snapshot, message.found)
+                    self.snapshot = 0
+                fetch.then(message.found)
+                return
+
+    def release(self, ticket: TurnId) -> None:
+        """An image isn't needed any more, or not wanted; idempotent."""
+        self._fetches = [fetch for fetch in self._fetches if fetch.ticket != ticket]
+        self._system.post(_STORE, ReleaseImage(ticket), self._holder)
+
+    def tell_lost(self, position: int, fault: StoreFault) -> None:
+        """Say that a state isn't to be had from the disk; the log is."""
+        if self._probe.enabled:
+            facts = {"session": self._session_id, "position": position}
+            self._probe.record("session.state_lost", {**facts, "reason": fault.reason})
+
+    def _drop_snapshot_beyond(self, length: int) -> None:
+        if self.snapshot > length - 1:
+            self.snapshot = 0
+
+    def _error(self, fault: StoreFault) -> StoreError:
+        error = StoreError(session_id=self._session_id, reason=fault.reason, why=fault.why)
+        error.__cause__ = fault.error
+        return error
+
+
+_GONE: Final = StoreFault("the store is not running", "stopped")
+
+
+def _nothing() -> None:
+    """What a repair does to the session."""
+
+
+def _not_yet(_error: StoreError, /) -> None:
+    """A repair that failed leaves the doubt, and the next change begins with another."""

@@ -1,0 +1,44 @@
+"""Which positions a session that slides keeps in its attention layers: a function of the position.
+
+A sequence without an end needs memory that has one. The recurrent state has a fixed size anyway;
+of keys and values the oldest pages are dropped, a stretch (*hop*) at a time, whenever as many are
+kept as the window is long. Whatever is computed at a position sees the same keys, however often the
+turn was preempted, restored or computed again from its log, because the schedule says so and not
+the history of the claim.
+
+After the recipe of StreamingLLM (https://arxiv.org/abs/2309.17453) without its sinks: a hybrid
+model carries what came before in its recurrent state.
+"""
+
+import attrs
+
+__all__ = ["SlidingWindow"]
+
+
+@attrs.frozen
+class SlidingWindow:
+    """At most ``length`` positions are kept; then ``hop`` of them are dropped. Both whole pages."""
+
+    length: int
+    hop: int
+    page_size: int
+
+    @classmethod
+    def fitting(cls, positions: int, page_size: int) -> "SlidingWindow | None":
+        """The window of a pool or a model of so many positions; ``None``: less than two pages."""
+        pages = positions // page_size
+        if pages < 2:  # noqa: PLR2004  one to keep, one to drop
+            return None
+        return cls(pages * page_size, (pages // 2) * page_size, page_size)
+
+    def first_page(self, position: int) -> int:
+        """Pages that are dropped before the token at ``position`` is computed."""
+        if position < self.length:
+            return 0
+        return ((position - self.length) // self.hop + 1) * self.hop // self.page_size
+
+    def end(self, position: int) -> int:
+        """The next position at which pages are dropped, above ``position``."""
+        if position < self.length:
+            return self.length
+        return self.length + ((position - self.length) // self.hop + 1) * self.hop
