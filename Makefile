@@ -7,13 +7,13 @@ PIP := $(BIN)/python -m pip
 INSTALL := $(PIP) install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types worlds unit format wheel check-wheel clean
+.PHONY: help demo test lint types worlds owned unit format wheel check-wheel clean
 .PHONY: explore simulate museum mutants mutation parity results
 
 help:
 	@echo "make demo    many streaming sessions on the bundled model, live, audited (under 90 s)"
 	@echo "make test    ruff, mypy, pyright, pytest on asyncio and trio, coverage of ownership/"
-	@echo "make lint | types | worlds | unit    the parts of make test"
+	@echo "make lint | types | worlds | owned | unit    the parts of make test"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make explore    every order of events in the larger worlds (minutes)"
 	@echo "make simulate   seeded random worlds on virtual time; SEEDS=1..2000"
@@ -43,10 +43,9 @@ $(VENV)/.test: $(VENV)/.created pyproject.toml constraints.txt
 demo: $(VENV)/.run
 	$(BIN)/tenure demo
 
-# Two at once: the type checkers, and the worlds that nothing but the processor limits.
+# Two at once, the longest first: none of the four needs what another one leaves.
 test: lint
-	+$(MAKE) --no-print-directory -j2 types worlds
-	$(MAKE) --no-print-directory unit
+	+$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit worlds types owned
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -62,10 +61,15 @@ WORLDS := tests/explorer tests/simulation tests/museum tests/oracle
 worlds: $(VENV)/.test
 	$(BIN)/pytest $(WORLDS)
 
-# A tracer on the worlds would only slow them: they are here to find faults, not lines.
-unit: $(VENV)/.test
-	$(BIN)/coverage run --branch -m pytest $(WORLDS:%=--ignore=%)
+# Where `ownership/` is covered: a tracer would only slow the others, which look for faults.
+OWNED := tests/ownership tests/lint tests/types
+
+owned: $(VENV)/.test
+	$(BIN)/coverage run --branch -m pytest $(OWNED)
 	$(BIN)/coverage report --include='ownership/*' --fail-under=100
+
+unit: $(VENV)/.test
+	$(BIN)/pytest $(WORLDS:%=--ignore=%) $(OWNED:%=--ignore=%)
 
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .

@@ -252,7 +252,8 @@ class FakeArenas:
         end -= row.first_page * size
         number = row.position // size - row.first_page
         frozen = pages[:number]
-        if not self._written_pages.isdisjoint(frozen):
+        written = self._written_pages.intersection(frozen)
+        if written and not written.issubset(self._pages_written(row)):
             raise PlanFault("a page is read by one row, written by another")
         last = (end - 1) // size
         full = frozen if last == number else pages[:last]

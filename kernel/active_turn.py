@@ -1,7 +1,10 @@
 """The one turn that a session runs: its bookkeeping, and how it is put together."""
 
+from collections.abc import Sequence
+
 import attrs
 
+from kernel.cache_use import CacheUse
 from kernel.errors import (
     PromptTooLong,
     QueueTimeout,
@@ -120,6 +123,7 @@ class ActiveTurn:
                 "kept": end.kept,
                 "generated": len(output.tokens),
                 "cached_tokens": output.cached_tokens,
+                "cache_miss": output.cache_miss,
                 "recomputed_tokens": output.recomputed_tokens,
                 "preemptions": output.preemptions,
                 "ttft_s": None if first is None else round(first - output.submitted_at, 6),
@@ -169,7 +173,7 @@ def open_turn(
     """Put a turn together for the scheduler.
 
     Raises:
-        ValidationError: there is nothing to absorb.
+        ValidationError: there is nothing to absorb, or nothing after a position that is to be kept.
         PromptTooLong: the turn can never fit, not even into an empty engine.
     """
     params = request.params
@@ -179,6 +183,7 @@ def open_turn(
         raise ValidationError(
             parameter="prompt", value="", why="it is empty; give at least one token"
         )
+    _check_kept(request.cache_at, prompt)
     generates = request.kind == "generate"
     wanted = (1 if params.max_tokens is None else params.max_tokens) if generates else 0
     if prompt + wanted > limits.max_len and not state.slides:
@@ -191,6 +196,8 @@ def open_turn(
     seed = request.seed if params.seed is None else params.seed
     eos = () if params.ignore_eos else limits.eos_token_ids
     request.output.prompt_tokens = prompt
+    if request.cache_salt is not None:
+        state.cache_salt = request.cache_salt
     new = list(request.tokens)
     return OpenTurn(
         id=request.id,
@@ -219,7 +226,15 @@ def open_turn(
         rules=_rules(request, state, new),
         prompt_logprobs=params.prompt_logprobs if generates else None,
         window=limits.window if state.slides else None,
+        cache=CacheUse(state.cache_salt, request.cache_at),
     )
+
+
+def _check_kept(positions: Sequence[int], prompt: int) -> None:
+    last = max(positions, default=0)
+    if last >= prompt:
+        why = f"the context has {prompt} tokens; a state that is kept leaves one of them to compute"
+        raise ValidationError(parameter="cache_at", value=last, why=why)
 
 
 def _most_tokens(asked: int | None, state: SessionState, limits: SessionLimits, prompt: int) -> int:

@@ -47,7 +47,6 @@ class Admission:
             view,
             work.roster,
             max_rows=limits.max_rows,
-            parked=work.parking.parked,
             cache=prefixes.cache,
         )
         self.is_short = False
@@ -80,7 +79,9 @@ class Admission:
         if not self.room.can_ever_fit(need, self._shares(turn, start)):
             self._work.fail(turn, _no_room())
             return True
-        moves = self.room.moves_for(turn, need, self._work.claims, start)
+        moves = self.room.moves_for(
+            turn, need, self._work.claims, start, self._work.parking.parked
+        )
         if moves is None:
             return False
         for victim in moves.victims:

@@ -11,14 +11,14 @@ _BINARY = {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?", re.IGNORECASE)
 
 
-def parse_bytes(parameter: str, value: object) -> int:
-    """A whole number of bytes, at least 1, from a number or a text with a unit.
+def parse_bytes(parameter: str, value: object, *, least: int = 1) -> int:
+    """A whole number of bytes, at least ``least``, from a number or a text with a unit.
 
     ``K``, ``M``, ``G`` and ``T`` are powers of 1000, ``Ki``, ``Mi``, ``Gi`` and ``Ti`` of 1024;
     a ``B`` behind them and the case don't matter.
 
     Raises:
-        ValidationError: it is neither.
+        ValidationError: it is neither, or less.
     """
     size = None
     if isinstance(value, int) and not isinstance(value, bool):
@@ -26,7 +26,7 @@ def parse_bytes(parameter: str, value: object) -> int:
     elif isinstance(value, str) and (found := _SIZE.fullmatch(value.strip())):
         unit = (_UNITS | _BINARY).get(found[2].lower())
         size = None if unit is None else int(float(found[1]) * unit)
-    if size is None or size < 1:
+    if size is None or size < least:
         raise ValidationError(
             parameter=parameter, value=value, why="it must be a size, like 8589934592 or '8GiB'"
         )

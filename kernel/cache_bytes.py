@@ -26,7 +26,8 @@ class CacheSizes:
         slot_bytes = model.slot_bytes if limits.num_slots else 0
         page_bytes = model.page_token_bytes * limits.page_size if limits.num_pages else 0
         held = limits.num_slots * slot_bytes + limits.num_pages * page_bytes
-        return cls(slot_bytes, page_bytes, limits.page_size, held // 2 if budget is None else budget)
+        budget = held // 2 if budget is None else budget
+        return cls(slot_bytes, page_bytes, limits.page_size, budget)
 
     def alone(self, position: int, shared: int) -> int:
         """Bytes of a state beyond the full pages that it shares with one at ``shared``."""

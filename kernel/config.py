@@ -10,6 +10,7 @@ from kernel import checks
 from kernel.byte_sizes import parse_bytes
 from kernel.device_memory import DeviceMemory
 from kernel.errors import ValidationError
+from kernel.host_memory import with_host
 from kernel.memory_plan import USUAL_CONTEXT, MemoryPlan, PoolRequest, plan_memory
 from kernel.session_store import SyncPolicy
 from kernel.step import ModelSpec
@@ -37,8 +38,16 @@ def _bytes(value: object) -> int | None:
     return None if value is None else parse_bytes("memory_bytes", value)
 
 
+def _host_bytes(value: object) -> int | None:
+    return None if value is None else parse_bytes("host_memory_bytes", value, least=0)
+
+
 def _checkpoint_bytes(value: object) -> int | None:
     return None if value is None else parse_bytes("max_checkpoint_bytes", value)
+
+
+def _cache_bytes(value: object) -> int | None:
+    return None if value is None else parse_bytes("prefix_cache_bytes", value)
 
 
 def _store_bytes(value: object) -> int | None:
@@ -78,6 +87,11 @@ class EngineConfig:
     free memory holds (on an accelerator: 80 %)."""
     memory_fraction: float | None = None
     """In place of ``memory_bytes``: share of the memory that is free once the weights are there."""
+    host_memory_bytes: int | None = attrs.field(default=None, converter=_host_bytes)
+    """Host memory for states at rest and preempted turns that the device has no room for: a
+    number, or a text like ``"16GiB"``; 0: none. ``None``: as much as slots and pages of the device
+    take, but at most an eighth of the host's free memory; none if the device can't say what is
+    free."""
     page_size: int = 16
     """Token positions of a page."""
     max_num_batched_tokens: int = 512
@@ -106,6 +120,14 @@ class EngineConfig:
     window at a time, recurrent state stays. A session's own value goes first."""
     idle_timeout_s: float | None = None
     """A session unused for so long is closed; ``None``: never. A session's own value goes first."""
+    enable_prefix_caching: bool = False
+    """Keep states at the beginnings of prompts for other requests that begin alike. Off, a prompt
+    is cut into chunks by the step's budget alone."""
+    prefix_cache_block: int = 512
+    """Positions between two states that the prefix cache keeps of one long prompt."""
+    prefix_cache_bytes: int | None = attrs.field(default=None, converter=_cache_bytes)
+    """Device memory that cached states may take: a number, or a text like ``"2GiB"``; ``None``:
+    half of slots and pages. Turns and sessions that need the room take it."""
     step_timeout_s: float = 60.0
     """A step that takes longer counts as the death of the device's worker."""
     stop_timeout_s: float = 10.0
@@ -139,6 +161,7 @@ class EngineConfig:
         self._check_durations()
         self._check_store()
         checks.truth("log_events", self.log_events)
+        checks.truth("enable_prefix_caching", self.enable_prefix_caching)
         if self.on_limit not in get_args(OnLimit):
             known = ", ".join(get_args(OnLimit))
             raise ValidationError(parameter="on_limit", value=self.on_limit, why=f"use {known}")
@@ -158,6 +181,7 @@ class EngineConfig:
             "max_sessions",
             "max_num_queued_reqs",
             "max_num_queued_tokens",
+            "prefix_cache_block",
             "max_resident_sessions",
         ):
             checks.integer(name, getattr(self, name), least=1)
@@ -242,16 +266,19 @@ class ResolvedLimits:
     max_model_len: int
     max_rows: int
     max_step_tokens: int
+    host_slots: int = 0
+    host_pages: int = 0
 
 
 def plan_pools(
     config: EngineConfig, model: ModelSpec, memory: DeviceMemory | None = None
 ) -> MemoryPlan:
-    """Size slots and pages for a model.
+    """Size slots and pages for a model, on the device and in host memory.
 
     Raises:
         ValidationError: ``max_model_len`` beyond the model's, no slot or page for a model that
-            needs them, or some for a model that has no use for them.
+            needs them, or some for a model that has no use for them; less host memory than one
+            state takes.
         NotEnoughMemory: one turn doesn't fit into the memory, or what was asked for doesn't.
     """
     length = model.max_model_len if config.max_model_len is None else config.max_model_len
@@ -273,7 +300,12 @@ def plan_pools(
         memory_bytes=config.memory_bytes,
         memory_fraction=config.memory_fraction,
     )
-    return plan_memory(asked, memory)
+    return with_host(
+        plan_memory(asked, memory),
+        config.host_memory_bytes,
+        memory,
+        most=config.max_num_seqs + config.max_sessions,
+    )
 
 
 def resolve(
@@ -288,4 +320,6 @@ def resolve(
         max_model_len=plan.max_model_len,
         max_rows=config.max_num_seqs,
         max_step_tokens=config.max_num_batched_tokens,
+        host_slots=plan.host_slots,
+        host_pages=plan.host_pages,
     )

@@ -40,8 +40,13 @@ from kernel.recovery import SUPERVISOR, Recovery
 from kernel.scheduler import Scheduler
 from kernel.session import SessionActor
 from kernel.session_home import SessionHome
+from kernel.session_record import read_facts
+from kernel.session_store import SessionRecord, StoreWorker
 from kernel.sliding import SlidingWindow
+from kernel.state_image import StateImage
 from kernel.step import Device, DeviceLimits, WorkerContext
+from kernel.store_actor import StoreRules
+from kernel.stored_sessions import StoredSessions
 from kernel.supervision import Child, RestartIntensity
 from kernel.turn_records import SessionCounters
 from ownership import AuditReport, Capacity, Ledger
@@ -59,6 +64,7 @@ class Core:
         environment: the world.
         probe: where events go.
         memory: asked for what the pools may take; ``None``: they are sized without regard to it.
+        store: where sessions are kept, closed with the core; ``None``: they end with it.
 
     Raises:
         ValidationError: the configuration doesn't fit the model.
@@ -73,6 +79,7 @@ class Core:
         probe: Probe,
         *,
         memory: AskMemory | None = None,
+        store: StoreWorker | None = None,
     ) -> None:
         self.config = config
         self.device = device
@@ -88,10 +95,13 @@ class Core:
             resolved.page_size,
             resolved.max_rows,
             resolved.max_step_tokens,
+            resolved.host_slots,
+            resolved.host_pages,
         )
         device.allocate(self.limits)
         self.ledger = Ledger(
             Capacity(resolved.num_slots, resolved.num_pages, resolved.page_size),
+            host=_host_capacity(self.limits),
             observer=probe if probe.enabled else None,
             track_freed=True,
         )
@@ -132,6 +142,7 @@ class Core:
                 max_marked_bytes=config.max_checkpoint_bytes,
             ),
         )
+        self.stored = None if store is None else self._stored_sessions(store)
         self.session_home = SessionHome(
             self.dispatcher,
             self.ledger,
@@ -140,6 +151,7 @@ class Core:
             self.session_counters,
             probe,
             self._session_ended,
+            None if self.stored is None else self.stored.residents,
         )
 
     # Births
@@ -152,6 +164,8 @@ class Core:
         self.dispatcher.spawn(
             self._new_pool(), Child(reborn(self._new_pool), self.recovery.bury_pool)
         )
+        if self.stored is not None:
+            self.dispatcher.spawn(self.stored.new_actor(), Child(reborn(self.stored.new_actor)))
 
     def open_session(
         self,
@@ -174,24 +188,89 @@ class Core:
             TooManySessions: the bound is reached.
             SessionExists: the id is taken.
         """
+        if not is_one_shot:
+            self._check_room(session_id)
         self.door.check_open()
-        if not is_one_shot and self.num_sessions >= self.config.max_sessions:
+        actor = self._new_session(
+            session_id,
+            is_one_shot=is_one_shot,
+            idle_timeout_s=idle_timeout_s,
+            birth="" if self.stored is None or is_one_shot else self.stored.new_birth(),
+        )
+        actor.state.slides = slides
+        self._add_session(actor)
+        if parent is not None:
+            actor.inherit(parent)
+        return actor
+
+    def bring_back(
+        self,
+        record: SessionRecord,
+        *,
+        image: StateImage | None = None,
+        session_id: SessionId | None = None,
+    ) -> SessionActor:
+        """Open a session that was kept.
+
+        Args:
+            record: what was kept of it.
+            image: its state, where that is at hand.
+            session_id: ``None``: it is the session of the store that the record names. Else it is
+                a new one, under this name.
+
+        Raises:
+            EngineClosed: as :meth:`open_session`, TooManySessions, SessionExists.
+            DamagedRecord: the record doesn't say what a record says.
+        """
+        self.door.check_open()
+        facts = read_facts(record)
+        name = SessionId(record.session_id) if session_id is None else session_id
+        self._check_room(name, is_stored=session_id is None)
+        birth = facts.birth
+        if session_id is not None:
+            birth = "" if self.stored is None else self.stored.new_birth()
+        actor = self._new_session(
+            name, is_one_shot=False, idle_timeout_s=facts.idle_timeout_s, birth=birth
+        )
+        actor.is_detached = facts.is_detached
+        actor.bring_back(record, facts, image, is_stored=session_id is None)
+        self._add_session(actor)
+        return actor
+
+    def _check_room(self, session_id: SessionId, *, is_stored: bool = False) -> None:
+        self.door.check_open()
+        if self.num_sessions >= self.config.max_sessions:
             raise TooManySessions(open_sessions=self.num_sessions, limit=self.config.max_sessions)
-        if session_id in self.sessions:
+        if session_id in self.sessions or (not is_stored and self.holds(session_id)):
             raise SessionExists(session_id=session_id)
-        actor = SessionActor(
+
+    def _new_session(
+        self,
+        session_id: SessionId,
+        *,
+        is_one_shot: bool,
+        idle_timeout_s: float | None,
+        birth: str,
+    ) -> SessionActor:
+        return SessionActor(
             session_id,
             self.session_home,
             is_one_shot=is_one_shot,
             idle_timeout_s=idle_timeout_s,
+            birth=birth,
         )
-        actor.state.slides = slides
-        self.sessions[session_id] = actor
-        self.num_sessions += not is_one_shot
+
+    def _add_session(self, actor: SessionActor) -> None:
+        self.sessions[actor.session_id] = actor
         self.dispatcher.spawn(actor)
-        if parent is not None:
-            actor.inherit(parent)
-        return actor
+        if not actor.is_one_shot:
+            self.num_sessions += 1
+            if self.stored is not None:
+                self.stored.residents.came()
+
+    def holds(self, session_id: SessionId) -> bool:
+        """Whether a session is kept in the store, whether or not it has an actor."""
+        return self.stored is not None and self.stored.holds(session_id)
 
     def session(self, session_id: SessionId) -> SessionActor:
         """An open session.
@@ -224,7 +303,23 @@ class Core:
 
     def _session_ended(self, session_id: SessionId) -> None:
         actor = self.sessions.pop(session_id, None)
-        self.num_sessions -= actor is not None and not actor.is_one_shot
+        if actor is not None and not actor.is_one_shot:
+            self.num_sessions -= 1
+            if self.stored is not None:
+                self.stored.residents.went(session_id)
+
+    def _stored_sessions(self, worker: StoreWorker) -> StoredSessions:
+        config = self.config
+        rules = StoreRules(
+            timeout_s=config.session_store_timeout_s, mail_bound=64 + 8 * config.max_sessions
+        )
+        return StoredSessions(
+            worker,
+            self.dispatcher,
+            self.bring_back,
+            rules,
+            max_resident=config.max_resident_sessions,
+        )
 
     def _new_scheduler(self) -> Scheduler:
         bound = 64 + 8 * (self.config.max_sessions + self.config.max_num_queued_reqs)
@@ -297,7 +392,7 @@ class Core:
         for actor in self.sessions.values():
             if not actor.is_close_posted:
                 actor.is_close_posted = True
-                actor.mailbox.post(CloseSession(closed), SUPERVISOR)
+                actor.mailbox.post(CloseSession(closed, stays_kept=True), SUPERVISOR)
 
     @property
     def device_is_idle(self) -> bool:
@@ -308,8 +403,8 @@ class Core:
     def stop(self, *, join_timeout_s: float) -> AuditReport:
         """Stop everything, synchronously, and audit. Idempotent.
 
-        Order: the door, sessions, prefix cache, the device's worker, scheduler, GPU pool. A lease whose worker
-        has not ended by the deadline stays in quarantine, and the audit says so.
+        Order: door, sessions, prefix cache, the device's worker, scheduler, GPU pool, store. A lease
+        whose worker has not ended by the deadline stays in quarantine, and the audit says so.
 
         Args:
             join_timeout_s: how long to block for workers that run, all together.
@@ -331,6 +426,9 @@ class Core:
         scheduler = self.scheduler
         if scheduler is not None:
             self.dispatcher.retire(scheduler)
+        if self.stored is not None:
+            left_s = max(0.0, deadline - self.dispatcher.now())
+            self.stored.stop(join_timeout_s=left_s, run_until_quiet=self._run_until_quiet)
         self.audit = self.ledger.audit()
         self._emit("engine.closed", conserved=self.audit.conserved)
         return self.audit
@@ -361,3 +459,9 @@ def _window(resolved: ResolvedLimits) -> SlidingWindow | None:
         return None
     room = resolved.num_pages * resolved.page_size // 2
     return SlidingWindow.fitting(min(room, resolved.max_model_len), resolved.page_size)
+
+
+def _host_capacity(limits: DeviceLimits) -> Capacity | None:
+    if not limits.host_slots and not limits.host_pages:
+        return None
+    return Capacity(limits.host_slots, limits.host_pages, limits.page_size)

@@ -21,7 +21,7 @@ from kernel.detokenizer import IncrementalDetokenizer
 from kernel.errors import QueueFull, RequestExists, ValidationError, WrongContext
 from kernel.ids import SessionId, TurnId, session_custodian
 from kernel.logit_rules import LogitRules
-from kernel.messages import CancelTurn, InterruptTurn, SessionMessage
+from kernel.messages import CancelTurn, HistoryMessage, InterruptTurn, SessionMessage
 from kernel.output_buffer import TurnOutput
 from kernel.params import SamplingParams
 from kernel.reply import Reply
@@ -56,6 +56,12 @@ class RequestOptions(TypedDict, total=False):
     """Seconds until the end; also the deadline of policy ``"deadline"``."""
     stall_timeout_s: float | None
     """Seconds that output may lie unread."""
+    cache_salt: str | None
+    """Only requests of the same salt share prefixes, ``""`` by default; a session goes on with the
+    one that it was given last."""
+    cache_at: Sequence[int]
+    """Positions whose states the prefix cache shall keep, counted in tokens from the beginning of
+    the whole context; the end of a system prompt, say."""
 
 
 class Desk:
@@ -160,6 +166,8 @@ class Desk:
             timeout_s=options.get("timeout_s"),
             stall_timeout_s=options.get("stall_timeout_s"),
             seed=request_seed(core.config.seed, turn),
+            cache_salt=options.get("cache_salt"),
+            cache_at=tuple(options.get("cache_at", ())),
             rules=rules,
             context=dict(structlog.contextvars.get_contextvars()),
         )
@@ -229,8 +237,10 @@ class Desk:
             self.core.dispatcher.post(session, CancelTurn(turn, "abort"), CALLER)
         return True
 
-    def interrupt(self, session: Address[SessionMessage], message: InterruptTurn) -> bool:
-        """Post an interrupt; False when the session is gone.
+    def ask(
+        self, session: Address[SessionMessage], message: InterruptTurn | HistoryMessage
+    ) -> bool:
+        """Post what a session is to answer; False when the session is gone.
 
         Raises:
             QueueFull: so many wait for this session that its actor's own mail is in danger.
@@ -285,6 +295,7 @@ class Desk:
 
 
 _MOST_PRIORITY = 1_000_000
+_MOST_POSITIONS = 64
 
 
 def _check_options(options: RequestOptions) -> None:
@@ -296,10 +307,25 @@ def _check_options(options: RequestOptions) -> None:
         checks.seconds(name, options.get(name))
     priority = options.get("priority", 0)
     checks.integer("priority", priority, least=-_MOST_PRIORITY, most=_MOST_PRIORITY)
-    texts: dict[str, object] = {name: options.get(name) for name in ("request_id", "tenant")}
+    _check_positions(options.get("cache_at", ()))
+    texts: dict[str, object] = {
+        name: options.get(name) for name in ("request_id", "tenant", "cache_salt")
+    }
     for name, text in texts.items():
         if text is not None and not isinstance(text, str):
             raise ValidationError(parameter=name, value=text, why="it must be a str")
+
+
+def _check_positions(given: object) -> None:
+    if isinstance(given, str | bytes | bytearray) or not isinstance(given, Sequence):
+        why = f"it must be a sequence of positions, not {type(given).__name__}"
+        raise ValidationError(parameter="cache_at", value=given, why=why)
+    positions = cast("Sequence[object]", given)
+    if len(positions) > _MOST_POSITIONS:
+        why = f"at most {_MOST_POSITIONS} positions can be named for one request"
+        raise ValidationError(parameter="cache_at", value=f"{len(positions)} of them", why=why)
+    for position in positions:
+        checks.integer("cache_at", position, least=1)
 
 
 def _loop_id() -> int:

@@ -19,6 +19,10 @@ class DeviceMemory:
     weights_bytes: int
     step_bytes: int
     """Most that the temporaries of one step take at once."""
+    host_free_bytes: int | None = None
+    """Of the host's memory, not in use by anybody; ``None``: it can't say."""
+    is_host: bool = False
+    """The device computes in the host's memory: what its pools take isn't free for the host's."""
     unasked_share: float = MOST_UNASKED
     """Of the free memory: what a step and the pools may take where nobody has said how much; more,
     up to :data:`MOST_UNASKED`, if that is what one turn takes."""

@@ -308,6 +308,14 @@ class Engine:
         """Recompute from scratch who owns what; O(capacity)."""
         return self.core.ledger.audit()
 
+    def reset_prefix_cache(self) -> None:
+        """Evict every state of the prefix cache; requests go on, and fill it again.
+
+        Posted, and done before any request that is submitted after this call is admitted. Without
+        prefix caching it does nothing.
+        """
+        self._desk.check_context().clear_cache()
+
     async def settle(self) -> None:
         """Let what was posted be handled and the step that runs land; cancel-safe.
 

@@ -1,8 +1,10 @@
 """Looking into a running engine: statistics, health, sessions. Reads, never changes."""
 
 from kernel.core import Core
-from kernel.outputs import EngineStats, Health, SessionInfo
+from kernel.kept_states import NO_STATE
+from kernel.outputs import CacheMiss, CheckpointInfo, EngineStats, Health, SessionInfo
 from kernel.session import SessionActor
+from kernel.session_state import SessionState
 from ownership import ZEROS
 
 __all__ = ["health", "session_info", "stats"]
@@ -13,6 +15,7 @@ def stats(core: Core) -> EngineStats:
     audit = core.ledger.audit()
     capacity = core.ledger.view.capacity
     scheduler = core.scheduler
+    cache = None if scheduler is None else scheduler.cache
     counters, ends = core.counters, core.session_counters
     return EngineStats(
         num_requests_running=len(scheduler.roster.running) if scheduler else 0,
@@ -36,6 +39,12 @@ def stats(core: Core) -> EngineStats:
         prompt_tokens=counters.absorbed_tokens,
         generation_tokens=counters.generated_tokens,
         cached_tokens=counters.cached_tokens,
+        cache_hits=counters.cache_hits,
+        cache_misses=counters.cache_misses,
+        cache_states=0 if cache is None else len(cache.states),
+        cache_bytes=0 if cache is None else cache.books.bytes,
+        cache_published=counters.cache_published,
+        cache_evictions=counters.cache_evictions,
         recomputed_tokens=counters.recomputed_tokens,
         preemptions=counters.preemptions,
         rollbacks=core.ledger.view.counters.rollbacks,
@@ -85,4 +94,27 @@ def session_info(core: Core, actor: SessionActor) -> SessionInfo:
         turns=actor.turns,
         last_used_s=actor.last_used_at,
         detached=actor.is_detached,
+        cache_miss=_cache_miss(actor),
+        checkpoints=() if actor.is_closed else _checkpoints(state),
     )
+
+
+def _checkpoints(state: SessionState) -> tuple[CheckpointInfo, ...]:
+    states = state.states
+    return tuple(
+        CheckpointInfo(
+            name=name,
+            turns=mark.turns,
+            num_tokens=mark.length,
+            position=states.position(mark.version),
+            has_state=mark.version != NO_STATE,
+            bytes=states.bytes_of(mark),
+        )
+        for name, mark in states.marks.items()
+    )
+
+
+def _cache_miss(actor: SessionActor) -> CacheMiss | None:
+    if actor.active is not None:
+        return actor.active.request.output.cache_miss
+    return None if actor.state.last is None else actor.state.last.output.cache_miss

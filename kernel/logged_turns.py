@@ -126,7 +126,8 @@ class LoggedTurns:
 
     def stored(self, log: "array[int]", *, since: int = 0) -> tuple[StoredTurn, ...]:
         """With their tokens, as a store or a file keeps them: those that begin at ``since`` or
-        later. O(their tokens)."""
+        later. O(their tokens).
+        """
         ends = [turn.start for turn in self._turns[1:]] + [len(log)]
         return tuple(
             StoredTurn(

@@ -55,6 +55,14 @@ class MemoryPlan:
     step_bytes: int
     budget_bytes: int | None
     """For slots and pages; ``None``: nobody said how much there is."""
+    host_slots: int = 0
+    """In host memory, for states at rest and preempted turns."""
+    host_pages: int = 0
+
+    @property
+    def host_bytes(self) -> int:
+        """What host memory takes once all of it was used."""
+        return self.host_slots * self.slot_bytes + self.host_pages * self.page_bytes
 
     @property
     def slots_bytes(self) -> int:

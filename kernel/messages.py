@@ -11,14 +11,18 @@ import attrs
 
 from kernel.ids import TurnId
 from kernel.reply import Reply
+from kernel.session_store import SessionRecord
 from kernel.state_image import StateImage
 from kernel.step import PlannedRow, StepReport, TransferReport
 from kernel.store_messages import (
     FetchState,
     ForgetStored,
     JobDone,
+    LogStored,
     ReadStored,
     ReleaseImage,
+    StateFetched,
+    StateStored,
     StoreLog,
     StoreOverdue,
     StoreState,
@@ -37,9 +41,12 @@ __all__ = [
     "Down",
     "DropMark",
     "EndReason",
+    "ExportSession",
+    "Exported",
     "ForgetIdle",
     "GaveUp",
     "GiveUp",
+    "Hibernate",
     "HistoryMessage",
     "Interrupt",
     "InterruptTurn",
@@ -84,6 +91,15 @@ class Down:
     name: CustodianId
     incarnation: int
     why: str
+
+
+@attrs.frozen(eq=False)
+class Exported:
+    """A session as values."""
+
+    record: SessionRecord
+    image: StateImage | None
+    """``None``: its state is nowhere, or could not be read; its log says the same."""
 
 
 # To a session
@@ -138,7 +154,10 @@ class Rewind:
 
 @attrs.frozen
 class SetMark:
-    """Name the place where the log ends, and keep the state that caches it; answered as above."""
+    """Name the place where the log ends, and keep the state that caches it.
+
+    Answered with how many turns there are.
+    """
 
     carries: ClassVar[tuple[str, ...]] = ()
     name: str
@@ -147,7 +166,7 @@ class SetMark:
 
 @attrs.frozen
 class RestoreMark:
-    """Go back to a mark; answered as above."""
+    """Go back to a mark; answered with how many turns there are then."""
 
     carries: ClassVar[tuple[str, ...]] = ()
     name: str
@@ -156,7 +175,7 @@ class RestoreMark:
 
 @attrs.frozen
 class DropMark:
-    """Forget a mark; answered as above."""
+    """Forget a mark; answered with how many turns there are."""
 
     carries: ClassVar[tuple[str, ...]] = ()
     name: str
@@ -198,6 +217,8 @@ class CloseSession:
 
     carries: ClassVar[tuple[str, ...]] = ()
     error: BaseException | None = None
+    stays_kept: bool = False
+    """The engine closes, and what the store has of the session stays there."""
 
 
 @attrs.frozen
@@ -266,6 +287,21 @@ class Parked:
 
 
 @attrs.frozen
+class Hibernate:
+    """There are too many sessions in memory: go dormant, if nothing speaks against it."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+
+
+@attrs.frozen
+class ExportSession:
+    """Give the session as values: its log as it is now, and the furthest state of it."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
+    reply: Reply["Exported"]
+
+
+@attrs.frozen
 class StateRead:
     """The answer to :class:`ReadOutState`; no image when the state was gone or can't be read."""
 
@@ -295,6 +331,11 @@ SessionMessage = (
     | GiveUp
     | Parked
     | StateRead
+    | Hibernate
+    | ExportSession
+    | LogStored
+    | StateStored
+    | StateFetched
     | Down
 )
 

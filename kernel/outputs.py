@@ -7,6 +7,7 @@ import attrs
 
 __all__ = [
     "CacheMiss",
+    "CheckpointInfo",
     "CompletionOutput",
     "Delta",
     "EngineStats",
@@ -159,6 +160,23 @@ class RequestOutput:
 
 
 @attrs.frozen(kw_only=True)
+class CheckpointInfo:
+    """A named checkpoint of a session at one moment."""
+
+    name: str
+    turns: int
+    """Turns that :meth:`Session.restore` brings the session back to."""
+    num_tokens: int
+    """Length of the token log there."""
+    position: int = 0
+    """Tokens that its state has absorbed; 0 without a state."""
+    has_state: bool = False
+    """False: its state was given up for lack of room, or there was none; it is computed again."""
+    bytes: int = 0
+    """Memory that comes back when it alone is dropped; what others hold as well isn't counted."""
+
+
+@attrs.frozen(kw_only=True)
 class SessionInfo:
     """A session at one moment."""
 
@@ -182,6 +200,11 @@ class SessionInfo:
     """Time of the last change, by the engine's clock."""
     detached: bool = False
     """True when leaving ``engine.session()`` does not close it."""
+    checkpoints: tuple[CheckpointInfo, ...] = ()
+    """Those that can be restored, in the order in which they were made."""
+    cache_miss: CacheMiss | None = None
+    """Why the turn that runs, or else the last one, found nothing in the prefix cache; ``None``:
+    it did, or it had a state of the session to start from."""
 
 
 @attrs.frozen(kw_only=True)
@@ -210,6 +233,17 @@ class EngineStats:
     """Tokens absorbed as input, recomputed ones included."""
     generation_tokens: int = 0
     cached_tokens: int = 0
+    """Positions that turns did not compute, from their sessions' states and from the cache."""
+    cache_hits: int = 0
+    """Turns that began at a state of the prefix cache."""
+    cache_misses: int = 0
+    """Turns that began at nothing, although prefix caching is enabled."""
+    cache_states: int = 0
+    """States in the prefix cache now."""
+    cache_bytes: int = 0
+    """Memory that they take; what several share counts once, as far as that is known."""
+    cache_published: int = 0
+    cache_evictions: int = 0
     recomputed_tokens: int = 0
     preemptions: int = 0
     rollbacks: int = 0

@@ -154,7 +154,7 @@ class Parking:
     def make_host_room(self, wanted: Container[Base]) -> None:
         """Ask for the least recently committed states in host memory while little is free there.
 
-        So that what has to leave the device next finds room at once.
+        So that what has to leave the device next finds room at once. The newest one stays.
 
         Args:
             wanted: bases of turns that wait; they stay.
@@ -168,7 +168,8 @@ class Parking:
             gain.base(base)
         low_slots = -(-capacity.slots // 8)
         low_pages = -(-capacity.pages // 8)
-        for base in self._view.resting(Place.HOST):
+        # All but the newest: memory for one state alone would be emptied as soon as it is filled.
+        for base in self._view.resting(Place.HOST)[:-1]:
             if slots + gain.slots >= low_slots and pages + gain.pages >= low_pages:
                 return
             found = self._view.find_base(base)
@@ -229,12 +230,11 @@ class Parking:
         else:
             why = report.why if isinstance(report, StepFault) else "it reported other rows"
             outcome = StepFailed(why)
-        claims = dict(enumerate(self._port.land(lease, outcome)))
-        for index, errand in enumerate(errands):
-            claim = claims.pop(index)
+        claims = self._port.land(lease, outcome)
+        for errand, image, claim in zip(errands, images, claims, strict=True):
             if isinstance(errand, ReadState) or why:
                 self._port.rollback(claim)
-                self._tell(errand, images[index], why)
+                self._tell(errand, image, why)
             elif isinstance(errand, ParkState):
                 self._hand_over(errand.base, claim)
             elif errand.turn.state is TurnState.PARKING:
@@ -246,6 +246,8 @@ class Parking:
     def lose(self, incarnation: int, why: str) -> list[OpenTurn]:
         """A GPU pool died with these transfers; they land when the device is done.
 
+        A state that was to be parked stays with its session: until then it would only drain.
+
         Returns:
             The preempted turns that were on their way to host memory.
         """
@@ -255,6 +257,8 @@ class Parking:
         for errand in (errand for flight in lost for errand in flight.errands):
             if isinstance(errand, ParkTurn):
                 turns.append(errand.turn)
+            elif isinstance(errand, ParkState):
+                self._gave_up(errand.base)
             else:
                 self._tell(errand, None, why)
         return turns

@@ -161,7 +161,7 @@ class RunningTurn:
         checks.kept(keep)
         reply: Reply[int] = Reply()
         message = InterruptTurn(self._request.id, keep, reply)
-        if not self._desk.interrupt(session, message):
+        if not self._desk.ask(session, message):
             raise SessionClosed(session_id=self._session_id or self.request_id)
         return await reply.wait()
 

@@ -15,7 +15,8 @@ always gets what an empty engine could give it, it ends, and by induction every 
 """
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import attrs
 
@@ -39,6 +40,8 @@ from ownership import (
 )
 
 __all__ = ["Moves", "Room"]
+
+_NONE: Final[Mapping[TurnId, BatchOwned]] = {}
 
 
 @attrs.frozen
@@ -74,12 +77,10 @@ class Room:
         roster: Roster,
         *,
         max_rows: int,
-        parked: Container[TurnId] = (),
         cache: PrefixCache | None = None,
     ) -> None:
         self._view = view
         self._roster = roster
-        self._parked = parked
         self._cache = cache
         self._max_rows = max_rows
         self._page_size = view.capacity.page_size
@@ -138,6 +139,7 @@ class Room:
         need: Need,
         claims: Mapping[TurnId, BatchOwned],
         start: Base | None = None,
+        parked: Mapping[TurnId, BatchOwned] = _NONE,
     ) -> Moves | None:
         """The moves that make room for a turn, or ``None`` when it has to wait.
 
@@ -146,10 +148,11 @@ class Room:
             need: positions that its pages must cover.
             claims: the working claims by turn; only borrowed.
             start: what it would start from; by default its session's state.
+            parked: claims that turns have yet to copy out of, by turn; only borrowed.
         """
         runs = turn.id in claims
         own = turn.base if start is None else start
-        wanted = self._wanted(turn, need, own, runs=runs)
+        wanted = self._wanted(turn, need, own, runs=runs, is_parked=turn.id in parked)
         gain = self._returning(claims)
         if (self.asked or self._roster.parking) and wanted.is_met_by(gain, 0):
             return None
@@ -165,6 +168,8 @@ class Room:
             if wanted.is_met_by(gain, len(victims)):
                 break
             gain.claim(claims[junior.id])
+            if junior.is_sliding:
+                gain.claim(parked[junior.id])
             victims.append(junior)
         unpinned = () if wanted.has_memory(gain) else self._pinned_by(victims, claims)
         for base in unpinned:
@@ -199,7 +204,9 @@ class Room:
         spare = own.version if is_cached else 0
         return self._cache.plan(gain, wanted.slots, wanted.pages, spare=spare)
 
-    def _wanted(self, turn: OpenTurn, need: Need, own: Base, *, runs: bool) -> _Wanted:
+    def _wanted(
+        self, turn: OpenTurn, need: Need, own: Base, *, runs: bool, is_parked: bool
+    ) -> _Wanted:
         view = self._view
         slots = int(view.capacity.slots > 0 and view.free_slots == 0)
         if runs and turn.must_slide:
@@ -210,7 +217,7 @@ class Room:
             pages = self._short_of_pages(-(-(need.positions - turn.covered) // self._page_size))
             return _Wanted(slots=0, pages=pages, rows=0)
         # One that was asked for is as good as gone.
-        is_elsewhere = own in self.asked or turn.id in self._parked
+        is_elsewhere = own in self.asked or is_parked
         base = ZEROS if is_elsewhere else own
         pages = self._short_of_pages(view.pages_needed(need, base))
         return _Wanted(slots=slots, pages=pages, rows=int(not self.has_row()))

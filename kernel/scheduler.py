@@ -118,7 +118,7 @@ class Scheduler(Actor[SchedulerMessage]):
         """The working claims that are here; only to be looked at."""
         return self._work.claims
 
-    def handle(self, message: SchedulerMessage, /) -> None:
+    def handle(self, message: SchedulerMessage, /) -> None:  # noqa: C901  one case a message
         """Take one message; decide nothing until the tick that follows it."""
         match message:
             case StepLanded():

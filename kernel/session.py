@@ -6,9 +6,14 @@ state was never touched, so the session takes its next turn, and whatever still 
 old turn's id is rolled back. An interrupted turn ends when its claim lands; what arrives in
 between waits for it.
 
+Where there is a store, an outcome counts when it is kept: the session decides, holds the finished
+claim, and tells its caller after the store's answer; whatever else is about the log waits for that.
+
 A one-shot request is a session of one turn that closes itself.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal, assert_never, final
 
 from kernel.active_turn import ActiveTurn, cancelled_end, open_turn
@@ -19,9 +24,11 @@ from kernel.errors import (
     SessionBusy,
     SessionClosed,
     SessionLost,
+    StoreError,
     TenureError,
 )
-from kernel.ids import SCHEDULER, SessionId, TurnId, session_custodian
+from kernel.ids import SCHEDULER, STORE, SessionId, TurnId, session_custodian
+from kernel.kept_states import Mark
 from kernel.messages import (
     Cancel,
     CancelTurn,
@@ -29,9 +36,11 @@ from kernel.messages import (
     Composed,
     Continue,
     Down,
+    ExportSession,
     ForgetIdle,
     GaveUp,
     GiveUp,
+    Hibernate,
     HistoryMessage,
     Interrupt,
     InterruptTurn,
@@ -41,6 +50,7 @@ from kernel.messages import (
     SchedulerMessage,
     SessionMessage,
     StartTurn,
+    StateRead,
     StopFound,
     Submit,
     TurnAlarm,
@@ -49,11 +59,18 @@ from kernel.messages import (
     TurnFinished,
 )
 from kernel.output_buffer import TurnEnd
-from kernel.session_history import change_history
+from kernel.reply import Reply
+from kernel.seat import Seat
+from kernel.session_archive import SessionArchive
+from kernel.session_history import change_history, check_history, history_after, marks_within
 from kernel.session_home import SessionHome
-from kernel.session_interrupts import interrupt
+from kernel.session_interrupts import LateCut, interrupt
+from kernel.session_record import SessionFacts, bring_back, facts_of
 from kernel.session_state import SessionState
-from kernel.turn import TurnRequest
+from kernel.session_store import SessionRecord
+from kernel.session_tiers import SessionTiers
+from kernel.store_messages import LogStored, StateFetched, StateStored
+from kernel.turn import OpenTurn, TurnRequest
 from kernel.turn_queue import TurnQueue
 from kernel.turn_records import TurnRecords
 from ownership import BatchOwned, Consume, CustodianId
@@ -74,6 +91,7 @@ class SessionActor(Actor[SessionMessage]):
         *,
         is_one_shot: bool,
         idle_timeout_s: float | None,
+        birth: str = "",
     ) -> None:
         name = session_custodian(session_id)
         system, ledger, limits = home.system, home.ledger, home.limits
@@ -87,6 +105,10 @@ class SessionActor(Actor[SessionMessage]):
         self.is_close_posted = False
         """A latch: one message is enough, however often it is closed."""
         self.is_detached = False
+        self.idle_timeout_s = idle_timeout_s
+        self.seat = Seat(self, birth)
+        self.removed: Reply[None] = Reply()
+        """Answered when a session that was closed is off the disk."""
         self._starts_waiting = False
         self._here: Address[SessionMessage] = Address(self.name)
         self._home = home
@@ -94,10 +116,36 @@ class SessionActor(Actor[SessionMessage]):
         deadlines.rest()
         self._records = TurnRecords(session_id, home.counters, deadlines, home.probe)
         self.waiting = TurnQueue(session_id, self.state, home.door, deadlines, system, self._here)
+        self.archive: SessionArchive | None = None
+        if home.residents is not None and not is_one_shot:
+            self.archive = SessionArchive(
+                session_id, name, system, home.probe, self.state, self._facts
+            )
+        self._tiers = SessionTiers(name, system, self.state, self.archive)
 
     def inherit(self, parent: "SessionActor") -> None:
         """Begin as a fork: the parent's log and turns, its committed state as base."""
         self.state.inherit(parent.state)
+
+    def bring_back(
+        self,
+        record: SessionRecord,
+        facts: SessionFacts,
+        image: StateImage | None,
+        *,
+        is_stored: bool,
+    ) -> None:
+        """Begin as a session that was kept; ``is_stored``: in the store of this engine.
+
+        Raises:
+            DamagedRecord: the record doesn't say what a record says.
+        """
+        bring_back(self.state, record)
+        self.state.slides = facts.slides
+        self.state.states.marks.update(facts.marks)
+        self.state.image = image
+        if self.archive is not None and is_stored:
+            self.archive.found(record)
 
     @property
     def turns(self) -> int:
@@ -115,6 +163,8 @@ class SessionActor(Actor[SessionMessage]):
 
     def handle(self, message: Consume[SessionMessage], /) -> None:  # noqa: C901  one case a message
         """Take one message."""
+        if self.archive is not None and self.archive.defers(message):
+            return
         if isinstance(message, HistoryMessage):
             self._change_history(message)
             return
@@ -128,8 +178,7 @@ class SessionActor(Actor[SessionMessage]):
             case CancelTurn():
                 self._cancel(message)
             case GiveUp():
-                moved = self.state.give_up(message.base)
-                self._tell_scheduler(GaveUp(message.base, moved))
+                self._tiers.give_up(message.base)
             case Parked():
                 moved = self.state.move(message.base, message.claim)
                 self._tell_scheduler(GaveUp(message.base, moved))
@@ -147,11 +196,18 @@ class SessionActor(Actor[SessionMessage]):
             case TurnAlarm():
                 self._alarm(message)
             case ForgetIdle():
-                if self._deadlines.is_this_rest(message.rest) and self.active is None:
-                    self._close(SessionClosed(session_id=self.session_id, why="idle timeout"))
+                self._forget_idle(message)
             case CloseSession():
                 error = message.error or SessionClosed(session_id=self.session_id)
-                self._close(error)
+                self._close(error, stays_kept=message.stays_kept)
+            case StateRead():
+                self._tiers.state_read(message)
+            case Hibernate():
+                self._hibernate()
+            case ExportSession():
+                self._tiers.export(self.record(), message.reply)
+            case LogStored() | StateStored() | StateFetched():
+                self._heard_from_store(message)
             case Down():
                 self._down(message)
             case _:
@@ -163,7 +219,7 @@ class SessionActor(Actor[SessionMessage]):
             error = SessionLost(session_id=self.session_id, why=str(error))
         if isinstance(message, StartTurn):
             self.waiting.turn_away(message.request, error)
-        elif isinstance(message, InterruptTurn | HistoryMessage):
+        elif isinstance(message, InterruptTurn | HistoryMessage | ExportSession):
             message.reply.fail(error)
         elif isinstance(message, GiveUp):
             self._tell_scheduler(GaveUp(message.base, moved=False))
@@ -189,16 +245,24 @@ class SessionActor(Actor[SessionMessage]):
             self._home.door.leave(active.id)
             active.settle(TurnEnd("error", 0, error=lost))
         self.waiting.turn_all_away(lost)
+        if self.archive is not None:
+            self.archive.turn_away_deferred(lost)
+        self.removed.fail(lost)
         self._home.on_end(self.session_id)
 
     def has_business_with(self, name: CustodianId, /) -> bool:
-        """A turn is open at the scheduler."""
-        return name == SCHEDULER and self.active is not None
+        """A turn is open at the scheduler, or one of the two owes an answer."""
+        if name == STORE:
+            return self.archive is not None and self.archive.has_business
+        return name == SCHEDULER and (self.active is not None or self._tiers.is_reading)
 
     # A turn begins
 
     def _arrive(self, request: TurnRequest) -> None:
         active = self.active
+        if active is None and self._is_saving:
+            self.waiting.add(request)  # the log is being cut
+            return
         if active is None and self.waiting.takes(request):
             return
         if active is None:
@@ -211,7 +275,7 @@ class SessionActor(Actor[SessionMessage]):
 
     def _start_composed(self, message: Composed) -> None:
         first = self.waiting.first
-        if first is None or first.id != message.turn or self.active is not None:
+        if first is None or first.id != message.turn or self.active is not None or self._is_saving:
             return
         if message.error is not None:
             self.waiting.turn_away(self.waiting.next(), message.error)
@@ -223,12 +287,14 @@ class SessionActor(Actor[SessionMessage]):
         while (
             (first := self.waiting.first) is not None
             and self.active is None
+            and not self._is_saving
             and not self.waiting.compose_first()
         ):
             self._start(first)
         self._starts_waiting = False
         if self.active is None and not self.waiting:
             self._deadlines.rest()
+            self._tell_residents()
 
     def _start(self, request: TurnRequest) -> None:
         try:
@@ -248,7 +314,7 @@ class SessionActor(Actor[SessionMessage]):
         self.last_used_at = self.system.now()
         self.active = active = ActiveTurn(request)
         self.waiting.take_out(request)  # not before: a death in between must find it
-        active.scheduler_incarnation = self.system.incarnation_of(SCHEDULER)
+        self._tell_residents()
         if self.state.drop_checkpoint():
             self._tell_scheduler(Rested())
         request.accepted.answer(None)
@@ -256,30 +322,44 @@ class SessionActor(Actor[SessionMessage]):
         end = active.end_without_steps(turn, self.state.position)
         if end is not None:
             self._home.door.leave(request.id)
-            self._extend_log(0)
-            self._conclude(end)
-        elif self._tell_scheduler(Submit(turn)):
-            self._home.door.leave(request.id)
+            self._decide(end)
+        else:
+            self._tiers.fetch(turn, self._submit)
+
+    def _submit(self, turn: OpenTurn) -> None:
+        """All that the turn starts from is at hand."""
+        active = self.active
+        if active is None or active.id != turn.id:
+            return
+        if active.is_interrupted:
+            self._home.door.leave(turn.id)
+            self._decide(active.end_of(0, "interrupt", None))
+            return
+        active.scheduler_incarnation = self.system.incarnation_of(SCHEDULER)
+        if self._tell_scheduler(Submit(turn)):
+            self._home.door.leave(turn.id)
             gone = EngineFault(actor=SCHEDULER, why="it is not running")
             self._conclude(TurnEnd("error", 0, error=gone))
 
     # A turn ends
 
+    @property
+    def _is_saving(self) -> bool:
+        """Whether a change of the log is on its way to the store."""
+        return self.archive is not None and self.archive.change is not None
+
     def _is_active(self, turn: TurnId) -> bool:
-        return self.active is not None and self.active.id == turn
+        """Whether a turn's outcome is still open."""
+        return self.active is not None and self.active.id == turn and not self._is_saving
 
     def _finished(self, message: Consume[TurnFinished]) -> None:
         active = self.active
-        if active is None or active.id != message.turn:
+        if active is None or not self._is_active(message.turn):
             self._roll_back_late(message.claim)
             return
         end = active.end_of(message.kept, message.reason, message.stop_token)
-        self._extend_log(end.kept)
-        if self.is_one_shot:
-            self.state.roll_back(message.claim)
-        else:
-            self.state.take(message.claim, keep_checkpoint=active.request.kind == "generate")
-        self._conclude(end)
+        self.state.hold(message.claim)
+        self._decide(end)
 
     def _roll_back_late(self, claim: Consume[BatchOwned]) -> None:
         """Whatever arrives for a forgotten turn goes back."""
@@ -287,16 +367,38 @@ class SessionActor(Actor[SessionMessage]):
         self._tell_scheduler(Rested())
 
     def _ended_without_claim(self, message: TurnEnded) -> None:
-        active = self.active
-        if active is None or active.id != message.turn:
+        if self.active is not None and self._is_active(message.turn):
+            self._decide(self.active.end_of(message.kept, "interrupt", None))
+
+    def _decide(self, end: TurnEnd) -> None:
+        """A turn has its outcome; where there is a store, it counts when its tokens are kept."""
+        active, archive = self.active, self.archive
+        if active is None:
             return
-        end = active.end_of(message.kept, message.reason, message.stop_token)
-        self._extend_log(end.kept)
+        turn = None if archive is None else archive.turn_of(active.request, end.kept)
+        if archive is None or turn is None:
+            self._turn_kept(end)
+        else:
+            length = turn.start + len(turn.tokens)
+            jobs = (archive.keep_turn(turn),)
+            archive.propose(jobs, length, partial(self._turn_kept, end), self._turn_lost)
+
+    def _turn_kept(self, end: TurnEnd) -> None:
+        """Extend the log, commit the claim, tell the caller."""
+        active = self.active
+        if active is None:
+            return
+        self.state.extend_by_turn(active.request, end.kept)
+        if self.is_one_shot:
+            self.state.drop_held()
+        else:
+            self.state.take_held(keep_checkpoint=active.request.kind == "generate")
         self._conclude(end)
 
-    def _extend_log(self, kept: int) -> None:
-        if self.active is not None:
-            self.state.extend_by_turn(self.active.request, kept)
+    def _turn_lost(self, error: StoreError) -> None:
+        """It can't be kept: the session is where it was before the turn."""
+        self.state.drop_held()
+        self._conclude(TurnEnd("error", 0, error=error))
 
     def _conclude(self, end: TurnEnd) -> None:
         """Tell the caller, come to rest, and start what waits."""
@@ -304,6 +406,7 @@ class SessionActor(Actor[SessionMessage]):
         if active is None:
             return
         self._records.ended(active, end)
+        self._forget_fetch(active.id)
         self.last_used_at = self.system.now()
         if self.is_one_shot:
             self._close(SessionClosed(session_id=self.session_id))
@@ -325,8 +428,9 @@ class SessionActor(Actor[SessionMessage]):
     def _cancel(self, message: CancelTurn) -> None:
         active = self.active
         if active is not None and active.id == message.turn:
-            self._tell_scheduler(Cancel(message.turn))
-            self._conclude(cancelled_end(active.request, message.reason))
+            if not self._is_saving:
+                self._tell_scheduler(Cancel(message.turn))
+                self._conclude(cancelled_end(active.request, message.reason))
             return
         request, first = self.waiting.find(message.turn), self.waiting.first
         if request is not None:
@@ -339,7 +443,7 @@ class SessionActor(Actor[SessionMessage]):
 
     def _stop(self, message: StopFound) -> None:
         active = self.active
-        if active is None or active.id != message.turn:
+        if active is None or not self._is_active(message.turn):
             return
         if message.error is not None:
             self._tell_scheduler(Cancel(message.turn))
@@ -351,38 +455,181 @@ class SessionActor(Actor[SessionMessage]):
 
     def _interrupt(self, message: InterruptTurn) -> None:
         told = interrupt(self.session_id, message, self.active, self.waiting, self.state)
-        if told is not None:
+        if isinstance(told, LateCut):
+            marks = marks_within(self.state.states.marks, told.length)
+            cut = partial(self._cut_late, told.keep, message.reply)
+            self._change_log(told.length, marks, cut, message.reply.fail)
+        elif told is not None:
             self._tell_scheduler(told)
+
+    def _cut_late(self, keep: int, reply: Reply[int]) -> None:
+        kept, _ = self.state.cut_last_turn(keep)
+        self._tell_scheduler(Rested())
+        reply.answer(kept)
 
     def _change_history(self, message: HistoryMessage) -> None:
         first = self.active or self.waiting.first
         open_turn = None if first is None else first.id
-        change_history(self.session_id, message, self.state, open_turn)
+        try:
+            check_history(self.session_id, message, self.state, open_turn)
+        except TenureError as error:
+            message.reply.fail(error)
+            return
+        change = partial(self._history_kept, message)
+        self._change_log(*history_after(message, self.state), change, message.reply.fail)
+
+    def _history_kept(self, message: HistoryMessage) -> None:
+        change_history(message, self.state)
         self._tell_scheduler(Rested())
 
-    def _close(self, error: BaseException) -> None:
+    def _change_log(
+        self,
+        length: int,
+        marks: dict[str, Mark],
+        keep: Callable[[], None],
+        lose: Callable[[StoreError], None],
+    ) -> None:
+        """Cut the log, or change its marks: durably first, where there is a store."""
+        archive = self.archive
+        if archive is None:
+            keep()
+            return
+        facts = None if marks == self.state.states.marks else self._facts(marks)
+        archive.propose(archive.jobs(length, facts), length, keep, lose)
+
+    def _close(self, error: BaseException, *, stays_kept: bool = False) -> None:
         """Close now: forget the turn, answer whoever waits, give back what is held."""
         active = self.active
         self.is_closed = True
         if active is not None:
             self._tell_scheduler(Cancel(active.id))
             self._records.ended(active, TurnEnd("abort", 0, error=error))
+            self._forget_fetch(active.id)
             # Not before: a session that dies on the way here still has a caller to tell.
             self.active = None
         self.waiting.turn_all_away(error)
+        if self.archive is not None:
+            self.archive.turn_away_deferred(error)
+            self.archive.end(None if stays_kept else self.removed)
+        self._leave()
+
+    def _leave(self) -> None:
+        """Give back what is held, and be gone."""
         self._deadlines.wake()
         self.state.close()
         self.system.retire(self)
         self._home.on_end(self.session_id)
         self._tell_scheduler(Rested())
 
+    # The store
+
+    def _facts(self, marks: dict[str, Mark] | None = None) -> dict[str, object]:
+        return facts_of(
+            birth=self.seat.birth,
+            is_detached=self.is_detached,
+            idle_timeout_s=self.idle_timeout_s,
+            state=self.state,
+            marks=marks,
+        )
+
+    def record(self) -> SessionRecord:
+        """The session as it is now, without its state. O(log)."""
+        turns = self.state.logged.stored(self.state.log)
+        return SessionRecord(self.session_id, turns, self._facts())
+
+    def _heard_from_store(self, message: LogStored | StateStored | StateFetched) -> None:
+        archive = self.archive
+        if archive is None:
+            return
+        if isinstance(message, StateStored):
+            archive.state_stored(message)
+        elif isinstance(message, StateFetched):
+            archive.fetched(message)
+        else:
+            self._starts_waiting = True  # what was deferred comes first
+            archive.stored(message)
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """A change is over: see to what has waited for that, then to the turns that wait."""
+        archive = self.archive
+        self._starts_waiting = True
+        while archive is not None and archive.change is None and archive.deferred:
+            self.handle(archive.deferred.popleft())
+        if not self.is_closed:
+            self._start_waiting()
+
+    def _forget_fetch(self, turn: TurnId) -> None:
+        """A turn is over that may still wait for its state, or have it."""
+        if self._tiers.forget_fetch(turn):
+            self._home.door.leave(turn)
+
+    def _tell_residents(self) -> None:
+        """Whether the session could be left to the store."""
+        residents, archive = self._home.residents, self.archive
+        if residents is not None and archive is not None:
+            if self._is_at_rest:
+                residents.rests(self.session_id)
+            else:
+                residents.stirs(self.session_id)
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether nothing would be lost without an actor."""
+        archive = self.archive
+        return (
+            archive is not None
+            and archive.is_whole
+            and not archive.deferred
+            and self.active is None
+            and not self.waiting
+            and not self.is_closed
+        )
+
+    def _forget_idle(self, message: ForgetIdle) -> None:
+        if not self._deadlines.is_this_rest(message.rest) or self.active is not None:
+            return
+        if self._is_at_rest:
+            self._hibernate()
+        else:
+            self._close(SessionClosed(session_id=self.session_id, why="idle timeout"))
+
+    def _hibernate(self) -> None:
+        if self._is_at_rest:
+            self._tiers.to_disk(self._go_dormant)
+        else:
+            self._tell_residents()
+
+    def _go_dormant(self) -> None:
+        """All is on the disk: be forgotten, unless somebody wants something meanwhile."""
+        if not self._is_at_rest or len(self.mailbox):
+            self._tell_residents()
+            return
+        self.is_closed = True
+        self.seat.actor = None
+        self._leave()
+
     def _down(self, message: Down) -> None:
+        if message.name == STORE:
+            self._store_down(message)
+            return
         active = self.active
         if active is not None and active.scheduler_incarnation == message.incarnation:
-            self._home.door.leave(active.id)
-            fault = EngineFault(actor=message.name, why=message.why)
-            self._conclude(TurnEnd("error", 0, error=fault))
+            if not self._is_saving:
+                self._home.door.leave(active.id)
+                fault = EngineFault(actor=message.name, why=message.why)
+                self._conclude(TurnEnd("error", 0, error=fault))
+        self._tiers.scheduler_died()
         self._tell_scheduler(Rested())
+
+    def _store_down(self, message: Down) -> None:
+        archive = self.archive
+        if archive is None:
+            return
+        self._starts_waiting = True
+        archive.went_down(message)
+        archive.repair()
+        self._go_on()
 
     def _alarm(self, alarm: TurnAlarm) -> None:
         active, request = self.active, self.waiting.find(alarm.turn)

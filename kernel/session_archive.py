@@ -19,8 +19,15 @@ import attrs
 from kernel.actor import Address, System
 from kernel.errors import StoreError
 from kernel.ids import STORE, SessionId, TurnId
-from kernel.logged_turns import LoggedTurns
-from kernel.messages import Down, StoreMessage
+from kernel.logged_turns import LoggedTurns, logged_turn
+from kernel.messages import (
+    Down,
+    ExportSession,
+    HistoryMessage,
+    InterruptTurn,
+    SessionMessage,
+    StoreMessage,
+)
 from kernel.probe import Probe
 from kernel.reply import Reply
 from kernel.session_store import (
@@ -44,11 +51,16 @@ from kernel.store_messages import (
     StoreLog,
     StoreState,
 )
+from kernel.turn import TurnRequest
 from ownership import CustodianId
 
 __all__ = ["Archived", "Change", "SessionArchive"]
 
 _STORE: Final = Address[StoreMessage](STORE)
+
+
+def _nothing() -> None:
+    """What a repair does to the session."""
 
 
 class Archived(Protocol):
@@ -59,6 +71,9 @@ class Archived(Protocol):
 
     @property
     def logged(self) -> LoggedTurns: ...
+
+
+Deferred = InterruptTurn | HistoryMessage | ExportSession
 
 
 @attrs.frozen(eq=False)
@@ -88,7 +103,6 @@ class SessionArchive:
     """One session's side of the store; the session decides, here is remembered what it asked.
 
     Attributes:
-        birth: tells this session from every other that has had or will have its name.
         change: the one under way.
         deferred: messages that have to wait for it.
         snapshot: position of the snapshot in the store; 0: there is none.
@@ -102,12 +116,9 @@ class SessionArchive:
         probe: Probe,
         kept: Archived,
         facts: Callable[[], Mapping[str, object]],
-        *,
-        birth: str,
     ) -> None:
-        self.birth = birth
         self.change: Change | None = None
-        self.deferred: deque[object] = deque()
+        self.deferred: deque[Deferred] = deque()
         self.snapshot = 0
         self.is_opened = False
         """Whether the store knows the session, or may know it."""
@@ -122,8 +133,8 @@ class SessionArchive:
         self._is_in_doubt = False
         self._numbers = 0
         self._snapshot_bytes = 0
-        self._offered: deque[StateImage] = deque()
-        """Snapshots on their way, by which the answers are known."""
+        self._offered: deque[tuple[int, int, Callable[[], None]]] = deque()
+        """Position and bytes of each snapshot on its way, and what waits for it."""
         self._fetches: list[_Fetch] = []
 
     def found(self, record: SessionRecord) -> None:
@@ -145,6 +156,18 @@ class SessionArchive:
             and self._kept_len == len(self._kept.log)
         )
 
+    def defers(self, message: SessionMessage) -> bool:
+        """Keep a message back that is about the log, while a change of it is under way."""
+        if self.change is None or not isinstance(message, Deferred):
+            return False
+        self.deferred.append(message)
+        return True
+
+    def turn_away_deferred(self, error: BaseException) -> None:
+        """The session is over; whoever waits is told."""
+        while self.deferred:
+            self.deferred.popleft().reply.fail(error)
+
     def propose(
         self,
         jobs: tuple[LogJob, ...],
@@ -164,7 +187,12 @@ class SessionArchive:
         number, incarnation = self._numbers, self._system.incarnation_of(STORE)
         self.change = Change(number, incarnation, length, keep, lose)
         self.is_opened = True
-        message = StoreLog(self._holder, number, (*self._missing(), *jobs))
+        jobs = (*self._missing(), *jobs)
+        if not jobs:
+            self.change = None
+            keep()
+            return
+        message = StoreLog(self._holder, number, jobs)
         if self._system.post(_STORE, message, self._holder) is not None:
             self.change = None
             lose(self._error(_GONE))
@@ -190,8 +218,10 @@ class SessionArchive:
 
         Its jobs may still be done, so the session's own log is put in their place.
         """
-        self._offered.clear()
         fault = StoreFault(down.why, "stopped")
+        offered, self._offered = self._offered, deque()
+        for _, _, then in offered:
+            then()
         lost = [fetch for fetch in self._fetches if fetch.incarnation == down.incarnation]
         self._fetches = [fetch for fetch in self._fetches if fetch not in lost]
         for fetch in lost:
@@ -217,23 +247,39 @@ class SessionArchive:
         elif self._system.post(_STORE, message, self._holder) is not None:
             reply.fail(self._error(_GONE))
 
+    def end(self, reply: Reply[None] | None) -> None:
+        """The session closes; ``reply`` is answered when it is off the disk, ``None``: it stays."""
+        if reply is not None:
+            self.forget(reply)
+
+    def turn_of(self, request: TurnRequest, kept: int) -> StoredTurn | None:
+        """A turn that ends, as it is to be kept; ``None``: it leaves nothing in the log."""
+        tokens = array("I", request.tokens)
+        start, input_len = len(self._kept.log), len(tokens)
+        tokens.extend(request.output.tokens[:kept])
+        if not tokens:
+            return None
+        logged = logged_turn(start, input_len, request.kind, request.composing)
+        return StoredTurn(start, input_len, tokens, request.kind, logged.facts)
+
     def keep_turn(self, turn: StoredTurn) -> KeepTurn:
         """The job for a turn that ends."""
         return KeepTurn(self._session_id, turn)
 
-    def cut_log(self, length: int) -> CutLog:
-        """The job for a log that is to be shortened."""
-        return CutLog(self._session_id, length)
-
-    def keep_facts(self, facts: Mapping[str, object]) -> KeepFacts:
-        """The job for what is known of the session beside its log."""
-        return KeepFacts(self._session_id, facts)
+    def jobs(self, length: int, facts: Mapping[str, object] | None) -> tuple[LogJob, ...]:
+        """The jobs for a log of this length; ``facts`` are new ones. Facts go first: a mark that is
+        missing is better than one beyond the log.
+        """
+        jobs: list[LogJob] = [] if facts is None else [KeepFacts(self._session_id, facts)]
+        if length < len(self._kept.log):
+            jobs.append(CutLog(self._session_id, length))
+        return tuple(jobs)
 
     def _missing(self) -> Iterator[LogJob]:
         if self._is_in_doubt or not self._has_kept_facts:
-            yield self.keep_facts(self._facts())
+            yield KeepFacts(self._session_id, self._facts())
         if self._is_in_doubt:
-            yield self.cut_log(self._kept_len)
+            yield CutLog(self._session_id, self._kept_len)
         if self._kept_len < len(self._kept.log):
             for turn in self._kept.logged.stored(self._kept.log, since=self._kept_len):
                 yield self.keep_turn(turn)
@@ -244,27 +290,34 @@ class SessionArchive:
         """Whether a snapshot at this position would be worth more than the one that is kept."""
         return position > self.snapshot and position < self._kept_len
 
-    def offer_state(self, image: StateImage) -> None:
-        """Keep a snapshot of a state that the session has now. Answered by ``StateStored``."""
-        self._offered.append(image)
+    def offer_state(self, image: StateImage, then: Callable[[], None] = _nothing) -> None:
+        """Keep a snapshot of a state that the session has now.
+
+        Args:
+            image: the state.
+            then: called once, when it is kept, or can't be.
+        """
         message = StoreState(self._holder, KeepState(self._session_id, image))
         if self._system.post(_STORE, message, self._holder) is not None:
-            self._offered.pop()
+            then()
+        else:
+            self._offered.append((image.position, image.nbytes, then))
 
     @property
-    def is_offering(self) -> bool:
-        """Whether a snapshot is on its way to the disk."""
-        return bool(self._offered)
+    def has_business(self) -> bool:
+        """Whether the store owes an answer."""
+        return self.change is not None or bool(self._offered or self._fetches)
 
     def state_stored(self, message: StateStored) -> None:
         """The store has kept a snapshot, or hasn't."""
-        image = self._offered.popleft() if self._offered else None
-        if image is None or image.position != message.position:
-            return
+        if not self._offered or self._offered[0][0] != message.position:
+            return  # asked of a store that is dead
+        position, nbytes, then = self._offered.popleft()
         if message.fault is not None:
-            self.tell_lost(message.position, message.fault)
+            self.tell_lost(position, message.fault)
         else:
-            self.snapshot, self._snapshot_bytes = image.position, image.nbytes
+            self.snapshot, self._snapshot_bytes = position, nbytes
+        then()
 
     def fetch(self, ticket: TurnId, then: Callable[[StateImage | StoreFault], None]) -> None:
         """Read the snapshot; ``then`` is called once, unless it is released before."""
@@ -312,10 +365,6 @@ class SessionArchive:
 
 
 _GONE: Final = StoreFault("the store is not running", "stopped")
-
-
-def _nothing() -> None:
-    """What a repair does to the session."""
 
 
 def _not_yet(_error: StoreError, /) -> None:

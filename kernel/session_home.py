@@ -1,6 +1,7 @@
 """What all sessions of an engine have in common: one object, so that each of them stays small."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 import attrs
 
@@ -12,7 +13,19 @@ from kernel.probe import Probe
 from kernel.turn_records import SessionCounters
 from ownership import Ledger
 
-__all__ = ["SessionHome"]
+__all__ = ["Residents", "SessionHome"]
+
+
+class Residents(Protocol):
+    """Who decides which sessions stay in memory."""
+
+    def rests(self, session_id: SessionId, /) -> None:
+        """It has come to rest, and all that it has is kept."""
+        ...
+
+    def stirs(self, session_id: SessionId, /) -> None:
+        """It is in use, or won't go."""
+        ...
 
 
 @attrs.frozen(eq=False)
@@ -26,4 +39,6 @@ class SessionHome:
     counters: SessionCounters
     probe: Probe
     on_end: Callable[[SessionId], None]
-    """Told once of each session that has closed or died."""
+    """Told once of each session that has closed, died or gone dormant."""
+    residents: Residents | None = None
+    """``None``: there is no store, and sessions end with the engine."""

@@ -4,15 +4,26 @@ The turn that runs ends when its claim lands; one that waits will end when its p
 come; the one that ended last is cut where it stands in the log.
 """
 
+import attrs
+
 from kernel.active_turn import ActiveTurn
 from kernel.errors import TooLate, TurnNotFound, ValidationError
 from kernel.ids import SessionId, TurnId
-from kernel.messages import Interrupt, InterruptTurn, Rested
+from kernel.messages import Interrupt, InterruptTurn
 from kernel.reply import Reply
 from kernel.session_state import SessionState, keep_error
 from kernel.turn_queue import TurnQueue
 
-__all__ = ["interrupt"]
+__all__ = ["LateCut", "interrupt"]
+
+
+@attrs.frozen
+class LateCut:
+    """The turn that ended last is to be cut, and the interrupt answered after that."""
+
+    keep: int
+    length: int
+    """Of the log that is left."""
 
 
 def interrupt(
@@ -21,11 +32,11 @@ def interrupt(
     active: ActiveTurn | None,
     waiting: TurnQueue,
     state: SessionState,
-) -> Interrupt | Rested | None:
+) -> Interrupt | LateCut | None:
     """Accept or refuse an interrupt; it is answered here, or with the end of its turn.
 
     Returns:
-        What the scheduler is to be told.
+        What the scheduler is to be told, or what is to be done to the log.
     """
     turn, keep, reply = message.turn, message.keep, message.reply
     last = state.last
@@ -58,14 +69,16 @@ def _of_active(active: ActiveTurn, keep: int | None, reply: Reply[int]) -> Inter
     return Interrupt(active.id, keep, "interrupt")
 
 
-def _late(state: SessionState, keep: int | None, reply: Reply[int]) -> Rested | None:
+def _late(state: SessionState, keep: int | None, reply: Reply[int]) -> LateCut | None:
     try:
-        kept, is_cut = state.cut_last_turn(keep)
+        kept, length = state.late_cut(keep)
     except ValidationError as error:
         reply.fail(error)
         return None
+    if length is not None:
+        return LateCut(kept, length)
     reply.answer(kept)
-    return Rested() if is_cut else None
+    return None
 
 
 def _not_there(

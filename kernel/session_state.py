@@ -64,6 +64,7 @@ class SessionState:
         last: the turn that ended last, until another begins; a late interrupt may cut it.
         conversation: which part of the log is which messages; ``None`` before the first ones.
         slides: at its limit the oldest positions of attention layers are dropped; else it ends.
+        cache_salt: under which its turns find prefixes in the cache, and leave them there.
     """
 
     held: Owns[BatchOwned | None]
@@ -89,6 +90,7 @@ class SessionState:
         self.last: LastTurn | None = None
         self.conversation: Conversation | None = None
         self.slides = False
+        self.cache_salt = ""
 
     @property
     def state(self) -> SessionOwned | None:
@@ -147,6 +149,7 @@ class SessionState:
         self.inherited = base if isinstance(base, BaseName) else None
         self.absorbed = parent.absorbed
         self.slides = parent.slides
+        self.cache_salt = parent.cache_salt
         if parent.conversation is not None:
             self.conversation = parent.conversation.copy()
 
@@ -171,11 +174,11 @@ class SessionState:
         self.extend(tokens)
         self.extend(request.output.tokens[:kept])
 
-    def cut_last_turn(self, keep: int | None) -> tuple[int, bool]:
-        """Shorten the last turn to ``keep`` generated tokens; ``None`` leaves it as it is.
+    def late_cut(self, keep: int | None) -> tuple[int, int | None]:
+        """Where the log would be cut to keep ``keep`` generated tokens of the last turn.
 
         Returns:
-            How many are kept now, and whether anything was cut.
+            How many are kept then, and the length of the log; ``None``: it stays as it is.
 
         Raises:
             ValidationError: its caller has not received so many, or there is no last turn.
@@ -185,10 +188,24 @@ class SessionState:
         if last is None or (keep is not None and not 0 <= keep <= received):
             raise keep_error(keep, received)
         if keep is None or keep == last.kept:
-            return last.kept, False
-        self.cut(last.log_before + last.input_len + keep)
-        self.last = attrs.evolve(last, kept=keep)
-        return keep, True
+            return last.kept, None
+        return keep, last.log_before + last.input_len + keep
+
+    def cut_last_turn(self, keep: int | None) -> tuple[int, bool]:
+        """Shorten the last turn to ``keep`` generated tokens; ``None`` leaves it as it is.
+
+        Returns:
+            How many are kept now, and whether anything was cut.
+
+        Raises:
+            ValidationError: as :meth:`late_cut`.
+        """
+        kept, length = self.late_cut(keep)
+        if length is None or self.last is None:
+            return kept, False
+        self.cut(length)
+        self.last = attrs.evolve(self.last, kept=kept)
+        return kept, True
 
     def take(self, claim: Consume[BatchOwned], *, keep_checkpoint: bool) -> bool:
         """Commit a finished turn's claim if its position lies within the log, else roll it back.
@@ -209,7 +226,9 @@ class SessionState:
 
     def hold(self, claim: Consume[BatchOwned]) -> None:
         """Keep a finished turn's claim until its tokens are kept, or can't be."""
-        self.held = claim
+        before, self.held = self.held, claim
+        if before is not None:
+            self._port.rollback(before)
 
     def take_held(self, *, keep_checkpoint: bool) -> None:
         """As :meth:`take`, of the claim that is held; there may be none."""

@@ -27,7 +27,7 @@ class SlidingWindow:
     def fitting(cls, positions: int, page_size: int) -> "SlidingWindow | None":
         """The window of a pool or a model of so many positions; ``None``: less than two pages."""
         pages = positions // page_size
-        if pages < 2:  # noqa: PLR2004  one to keep, one to drop
+        if pages < 2:
             return None
         return cls(pages * page_size, (pages // 2) * page_size, page_size)
 

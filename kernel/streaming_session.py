@@ -1,6 +1,5 @@
 """The caller's side of a session."""
 
-import contextlib
 from types import TracebackType
 from typing import Literal, Self, Unpack, get_args
 
@@ -9,22 +8,20 @@ from kernel.actor import Address
 from kernel.chat import Prompt
 from kernel.config import OnLimit
 from kernel.core import Core
-from kernel.desk import CALLER, ONE_SHOT, Desk, RequestOptions
-from kernel.errors import SessionClosed, SessionNotFound, ValidationError
+from kernel.desk import ONE_SHOT, Desk, RequestOptions
+from kernel.errors import SessionNotFound, ValidationError
 from kernel.ids import SessionId
-from kernel.inspection import session_info
-from kernel.messages import CloseSession, InterruptTurn, SessionMessage
-from kernel.outputs import RequestOutput, SessionInfo
+from kernel.messages import SessionMessage
+from kernel.outputs import RequestOutput
 from kernel.params import SamplingParams
-from kernel.reply import Reply
 from kernel.request import RunningTurn
-from kernel.session import SessionActor
+from kernel.session_handle import SessionHandle
 from kernel.turn import TurnRequest
 
 __all__ = ["Session", "open_session"]
 
 
-class Session:
+class Session(SessionHandle):
     """A conversation whose recurrent state stays between turns.
 
     Made by :meth:`Engine.session` and :meth:`fork` (leaving the block closes it, unless
@@ -43,22 +40,15 @@ class Session:
         slides: bool = False,
         parent: "Session | None" = None,
     ) -> None:
-        self._desk = desk
+        # An attached one is bound here, so that it is this session for ever and no later namesake.
+        actor = None if opens else desk.check_context().session(session_id)
+        super().__init__(desk, session_id, actor)
         self._slides = slides
-        self._id = session_id
         self._closes = closes
         self._opens = opens
         self._idle_timeout_s = idle_timeout_s
         self._detached = detached
         self._parent = parent
-        # An attached one is bound here, so that it is this session for ever and no later namesake.
-        self._actor: SessionActor | None = (
-            None if opens else desk.check_context().session(session_id)
-        )
-
-    @property
-    def session_id(self) -> str:
-        return self._id
 
     async def __aenter__(self) -> Self:
         """Open the session; there is no await in it, so it can't be half open.
@@ -97,7 +87,12 @@ class Session:
             await self._closed()
 
     async def append(
-        self, prompt: Prompt, *, wait: bool = False, timeout_s: float | None = None
+        self,
+        prompt: Prompt,
+        *,
+        wait: bool = False,
+        timeout_s: float | None = None,
+        cache_salt: str | None = None,
     ) -> RequestOutput:
         """Absorb a prompt and generate nothing; returns when it is committed.
 
@@ -108,7 +103,9 @@ class Session:
             SessionBusy: a turn runs, and ``wait`` was not asked for.
             ValidationError: the prompt is empty or can never fit.
         """
-        request = self._desk.make_request("append", prompt, wait=wait, timeout_s=timeout_s)
+        request = self._desk.make_request(
+            "append", prompt, wait=wait, timeout_s=timeout_s, cache_salt=cache_salt
+        )
         async with self._running(request, "rollback") as turn:
             return await turn.wait()
 
@@ -136,29 +133,6 @@ class Session:
             )
         request = self._desk.make_request("generate", prompt, params, wait=wait, **options)
         return self._running(request, on_exit)
-
-    async def interrupt(self, keep: int | None = None) -> int:
-        """End the running turn, or cut the last one, keeping ``keep`` generated tokens.
-
-        Args:
-            keep: how many generated tokens that were received stay in the session; ``None``
-                keeps all, 0 only the input.
-
-        Returns:
-            How many were kept.
-
-        Raises:
-            ValidationError: more than were received.
-            TurnNotFound: there is no turn to interrupt.
-        """
-        self._desk.check_context()
-        checks.kept(keep)
-        reply: Reply[int] = Reply()
-        session = Address[SessionMessage](self._alive().name)
-        message = InterruptTurn(None, keep, reply)
-        if self._alive().is_closed or not self._desk.interrupt(session, message):
-            raise SessionClosed(session_id=self._id)
-        return await reply.wait()
 
     def fork(
         self,
@@ -190,46 +164,6 @@ class Session:
             detached=detached,
             parent=self,
         )
-
-    @property
-    def info(self) -> SessionInfo:
-        """The session at this moment."""
-        return session_info(self._desk.check_context(), self._alive())
-
-    async def close(self) -> None:
-        """Close now, whatever runs; idempotent.
-
-        What the session held at rest is free on return. A step under way lands first: its claim
-        is rolled back then, by the scheduler.
-        """
-        self._desk.check_context()
-        with contextlib.suppress(SessionNotFound):
-            self._alive()
-        self._post_close()
-        await self._closed()
-
-    def _alive(self) -> SessionActor:
-        if self._actor is None:
-            self._actor = self._desk.check_context().session(self._id)
-        return self._actor
-
-    def _open(self) -> SessionActor:
-        actor = self._alive()
-        if actor.is_closed:
-            raise SessionClosed(session_id=self._id)
-        return actor
-
-    def _post_close(self) -> None:
-        """Close our own session and no namesake, by one message at most."""
-        actor = self._actor
-        if actor is not None and not actor.is_close_posted:
-            actor.is_close_posted = True
-            actor.mailbox.post(CloseSession(), CALLER)
-
-    async def _closed(self) -> None:
-        actor = self._actor
-        if actor is not None:
-            await self._desk.until_closed(actor)
 
     def _running(self, request: TurnRequest, on_exit: Literal["rollback", "keep"]) -> RunningTurn:
         def submit(request: TurnRequest) -> Address[SessionMessage]:

@@ -6,13 +6,13 @@ from weakref import ref
 
 from ownership import events
 from ownership.book import Book
-from ownership.claims import BATCH, COPY, NO_LIMIT, UNDEFINED, VALID, ClaimRecord
+from ownership.claims import BATCH, COPY, NO_LIMIT, UNDEFINED, VALID, ZEROED, ClaimRecord
 from ownership.custody import held, misuse
 from ownership.handles import BatchOwned, issue_batch
 from ownership.ids import NO_SLOT, CustodianId, NoSlot, PageIndex, Place, SlotIndex
 from ownership.pools import Pool
 from ownership.runs import Run
-from ownership.values import ZEROS, Base, BaseName, Grown, GrowResult, Need, Refused
+from ownership.values import ZEROS, Base, Grown, GrowResult, Need, Refused
 
 __all__ = ["grow", "pages_missing", "reserve"]
 
@@ -25,7 +25,12 @@ _FILE: Final = Place.FILE
 def pages_missing(
     book: Book, need: Need, source: ClaimRecord | None, place: Place = Place.DEVICE
 ) -> int:
-    """Count the exclusive pages of a claim that covers ``need`` and starts from ``source``.
+    """Count the exclusive pages of a claim that covers ``need`` and starts from ``source``."""
+    return max(_missing(need, source, book.pools[place]), 0)
+
+
+def _missing(need: Need, source: ClaimRecord | None, pool: Pool) -> int:
+    """Count the pages to take.
 
     ::
 
@@ -34,29 +39,26 @@ def pages_missing(
 
     In another place, or with other pages dropped, the full pages are copied too.
     """
-    capacity = book.capacity
-    if not capacity.pages or place is _FILE:
+    if not pool.has_pages:
         return 0
-    size = capacity.page_size
+    size = pool.page_size
     if source is None:
-        return max(-(-need.positions // size) - need.first_page, 0)
-    first = max(need.first_page, source.first_page)
-    pages = -(-max(need.positions, source.position) // size)
-    return pages - first - _shared(source, book.pools[place], first)[1]
+        return -(-need.positions // size) - need.first_page
+    position = source.position
+    pages = -(-max(need.positions, position) // size)
+    if pool is source.pool and need.first_page <= source.first_page:
+        return pages - position // size
+    first_page = max(need.first_page, source.first_page)
+    tip = _twin(source, first_page)
+    return pages - first_page - (0 if tip is None else tip.length)
 
 
-def _shared(source: ClaimRecord, pool: Pool, first: int) -> tuple[Run | None, int]:
-    """The run that a claim in ``pool`` shares with its base, and how many pages that is."""
-    if first != source.first_page:
-        return None, 0
-    if pool is source.pool:
-        return source.tip, source.shared_pages
-    run = source.tip
+def _twin(source: ClaimRecord, first_page: int) -> Run | None:
+    """What is in the other place already of the frozen pages of a base, from its first on."""
+    run = source.tip if first_page == source.first_page else None
     while run is not None and run.twin is None:
         run = run.parent
-    if run is None or run.twin is None:
-        return None, 0
-    return run.twin, run.length
+    return None if run is None else run.twin
 
 
 def reserve(
@@ -68,23 +70,23 @@ def reserve(
     place: Place = Place.DEVICE,
 ) -> BatchOwned | Refused:
     """Take a slot and pages, share the base's run and pin the base; or refuse, changing nothing."""
-    if need.positions < 0 or need.first_page < 0:
-        raise misuse(book, f"reserve: a need of {need.positions} positions from {need.first_page}")
     source: ClaimRecord | None = None
-    if isinstance(base, BaseName):
-        source = book.names.get((base.holder, base.version))
-        if source is None:
-            return _NO_SUCH_BASE
-    elif base is not ZEROS:
-        source = _own_claim(book, base, custodian)
-    if need.first_page:
-        _check_dropped(book, need, source)
-    if source is None and place is _FILE:
-        raise misuse(book, "reserve: a claim in a file reads its base, and has none")
-    pool = book.device if place is _DEVICE else book.pools[place]
-    missing = pages_missing(book, need, source, place)
-    has_slot = bool(book.generations) and place is not _FILE
-    slots_short = 1 if has_slot and not pool.free_slots else 0
+    if base is not ZEROS:
+        if isinstance(base, BatchOwned):
+            source = _own_claim(book, base, custodian)
+        else:
+            source = book.names.get((base.holder, base.version))
+            if source is None:
+                return _NO_SUCH_BASE
+    pool = book.device
+    if place is not _DEVICE:
+        pool = book.pools[place]
+        if place is _FILE and source is None:
+            raise misuse(book, "reserve: a claim in a file reads its base, and has none")
+    if need.positions < 0 or need.first_page:
+        _check_need(book, need, source)
+    missing = _missing(need, source, pool)
+    slots_short = 1 if pool.has_slots and not pool.free_slots else 0
     pages_short = missing - len(pool.free_pages)
     if slots_short or pages_short > 0:
         return Refused("room", slots_short, max(pages_short, 0))
@@ -99,15 +101,18 @@ def reserve(
     return handle
 
 
-def _check_dropped(book: Book, need: Need, source: ClaimRecord | None) -> None:
+def _check_need(book: Book, need: Need, source: ClaimRecord | None) -> None:
     """What a claim drops, its base has absorbed; the page that the base is writing stays.
 
     Without a base its first step loads a state that has dropped as much, and lands it whole.
     """
+    if need.positions < 0 or need.first_page < 0:
+        raise misuse(book, f"reserve: a need of {need.positions} positions from {need.first_page}")
     dropped = need.first_page * book.capacity.page_size
     if source is None:
         if dropped >= need.positions:
             raise misuse(book, f"reserve: drops {dropped} positions of {need.positions}")
+        book.loads_late_pages = True
     elif need.first_page > source.position // book.capacity.page_size:
         raise misuse(book, f"reserve: drops {dropped} positions of a base at {source.position}")
 
@@ -131,28 +136,39 @@ def _new_claim(
 ) -> ClaimRecord:
     slot: SlotIndex | NoSlot = NO_SLOT
     generation = 1
-    if book.generations and pool.place is not _FILE:
+    if pool.has_slots:
         slot = pool.free_slots.pop()
         generation = book.generations[slot] = book.generations[slot] + 1
-    own = _take_pages(pool, missing)
+    own: list[PageIndex] = []
+    if missing:
+        own = pool.free_pages[: -missing - 1 : -1]
+        del pool.free_pages[-missing:]
     tip: Run | None = None
-    table, full = own.copy(), first_page
-    if source is not None and pool.place is not _FILE:
-        first_page = max(first_page, source.first_page)
-        tip, shared = _shared(source, pool, first_page)
-        if shared:
-            table = _first_pages(source, tip, shared) + own
-        full = source.position // book.capacity.page_size
+    content, position, origin = ZEROED, 0, None
+    if source is None:
+        table, full = own.copy(), first_page
+    else:
+        content, position, origin = COPY, source.position, source.name or source.origin
+        full = position // pool.page_size
+        if pool is source.pool and first_page <= source.first_page:
+            first_page, tip = source.first_page, source.tip
+            table = source.page_table[: full - first_page] + own
+        else:
+            first_page = max(first_page, source.first_page)
+            tip = _twin(source, first_page) if pool.has_pages else None
+            table = own.copy() if tip is None else tip.table() + own
+        source.pins += 1
+        if tip is not None:
+            tip.count += 1
     covered = next_full = NO_LIMIT
-    if pool.place is _FILE:
-        covered = 0 if source is None else source.position
-    elif book.capacity.pages:
-        covered = (first_page + len(table)) * book.capacity.page_size
-        next_full = (full + 1) * book.capacity.page_size
+    if pool.has_pages:
+        covered = (first_page + len(table)) * pool.page_size
+        next_full = (full + 1) * pool.page_size
+    elif pool.place is _FILE:
+        covered = next_full = position
     # By position: with keywords this call would cost as much as all the rest.
-    record = ClaimRecord(
+    return ClaimRecord(
         next(book.claim_numbers),
-        book,
         pool,
         custodian,
         turn,
@@ -163,33 +179,12 @@ def _new_claim(
         covered,
         next_full,
         first_page,
+        position,
+        content,
+        tip,
+        source,
+        origin,
     )
-    if source is not None:
-        record.position = source.position
-        record.content = COPY
-        record.base = source
-        record.origin = source.name or source.origin
-        source.pins += 1
-        record.tip = tip
-        if tip is not None:
-            tip.count += 1
-    return record
-
-
-def _first_pages(source: ClaimRecord, tip: Run | None, count: int) -> list[PageIndex]:
-    """The pages of the run that is shared: the source's own, or those of its twin."""
-    if tip is source.tip or tip is None:
-        return source.page_table[:count]
-    return [page for run in reversed(list(tip.chain())) for page in run.pages]
-
-
-def _take_pages(pool: Pool, count: int) -> list[PageIndex]:
-    if not count:
-        return []
-    free = pool.free_pages
-    taken = free[: -count - 1 : -1]
-    del free[-count:]
-    return taken
 
 
 def grow(book: Book, custodian: CustodianId, claim: BatchOwned, need: Need) -> GrowResult:
@@ -207,7 +202,8 @@ def grow(book: Book, custodian: CustodianId, claim: BatchOwned, need: Need) -> G
     short = missing - len(pool.free_pages)
     if short > 0:
         return Refused("room", 0, short)
-    taken: Sequence[PageIndex] = _take_pages(pool, missing)
+    taken: Sequence[PageIndex] = pool.free_pages[: -missing - 1 : -1]
+    del pool.free_pages[-missing:]
     record.exclusive += taken
     record.page_table += taken
     record.covered = (record.first_page + len(record.page_table)) * size

@@ -275,14 +275,15 @@ def _name_problems(book: Book, claims: Iterable[ClaimRecord]) -> Iterator[str]:
 def _claim_problems(book: Book, record: ClaimRecord) -> Iterator[str]:
     if (record.content is COPY) != (record.base is not None):
         yield f"{record.place()} is {record.content.value}, base {record.base is not None}"
-    shared = [page for run in reversed(list(_chain(record))) for page in run.pages]
+    shared = [] if record.tip is None else record.tip.table()
     table = shared + record.exclusive
     if table != record.page_table:
         yield f"{record.place()}: its page table is not its run and its own pages"
     if record.pool.place is Place.FILE or not book.capacity.pages:
         is_file = record.pool.place is Place.FILE
         covered = record.position if is_file else NO_LIMIT
-        if table or record.covered != covered or record.next_full != NO_LIMIT:
+        next_full = record.position if is_file else NO_LIMIT
+        if table or (record.covered, record.next_full) != (covered, next_full):
             yield f"{record.place()}: it has pages, or room, where there are none"
         return
     size = book.capacity.page_size

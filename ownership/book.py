@@ -91,6 +91,8 @@ class Book:
         init=False, factory=lambda: deque[Violation](maxlen=_VIOLATIONS_KEPT)
     )
     draining: int = attrs.field(init=False, default=0)
+    loads_late_pages: bool = attrs.field(init=False, default=False)
+    """Whether a claim was ever to load a state without its first pages: rare, and then checked."""
 
     on_lost: Callable[[weakref.ref[object]], None] = attrs.field(init=False)
     """``note_lost``, bound once."""
@@ -102,7 +104,7 @@ class Book:
     )
 
     def __attrs_post_init__(self) -> None:
-        self.pools = pools_of(self.capacity, self.host_capacity, track_freed=self.track_freed)
+        self.pools = pools_of(self, self.capacity, self.host_capacity, track_freed=self.track_freed)
         self.device = self.pools[Place.DEVICE]
         self.generations = [0] * sum(pool.num_slots for pool in self.pools.values())
         self.on_lost = self.note_lost

@@ -117,8 +117,6 @@ class ClaimRecord:
     """One claim: at most one slot, the pages taken since its base, and the tip of a shared run."""
 
     number: ClaimId
-    ledger: object
-    """The ledger that made it, by identity."""
     pool: Pool
     """The place where it lives; never changes."""
     custodian: CustodianId
@@ -153,13 +151,18 @@ class ClaimRecord:
     name: BaseName | None = None
     """What a turn may ask for as its base; kept after the end, for messages."""
     holder: Holder | None = None
-    """Keeps the count of versions alive as long as the name can be asked for."""
+    """Keeps the count of versions alive as long as this claim can be asked for by its name."""
     fate: str = ""
     """The verb that spent the last handle."""
     handle: weakref.ref[object] | None = None
     """The live handle; None when nobody owns the claim."""
-    trail: list[Move] = attrs.field(factory=list[Move])
+    trail: list[Move] = attrs.field(init=False, factory=list[Move])
     """The last moves."""
+
+    @property
+    def ledger(self) -> object:
+        """The ledger that made it, by identity."""
+        return self.pool.ledger
 
     def place(self) -> str:
         """Name the claim for an error."""

@@ -66,12 +66,13 @@ def commit(
     name: BaseName | None = None
     if replaces is not None:
         replaced = held(book, replaces, SESSION, custodian, verb)
-        if record.origin != replaced.name:
+        # There is one name of a state, and whoever starts from it refers to that very object.
+        if record.origin is not replaced.name:
             msg = f"{verb}: {record.place()} did not start from {replaced.place()}"
             raise BaseChanged(f"{msg} ({replaced.name}); roll it back, or replace nothing")
-        if _is_moved(record, replaced):
+        if record.pool is not replaced.pool and _is_unchanged(record, replaced):
             # The same state in another place: who waits to start from it must find it there.
-            name = replaced.name
+            name, replaced.holder = replaced.name, None
     surplus = _become(book, record, SESSION, holder, "commit", name)
     state = issue_session(record)
     book.make_live(record, state)
@@ -123,19 +124,15 @@ def unpin(book: Book, base: ClaimRecord) -> GivenBack | None:
     return _release(book, base)
 
 
-def _is_moved(record: ClaimRecord, replaced: ClaimRecord) -> bool:
-    """Whether a claim that started from this state is still the same one, in another place."""
-    return (
-        record.pool is not replaced.pool
-        and record.position == replaced.position
-        and record.first_page == replaced.first_page
-    )
+def _is_unchanged(record: ClaimRecord, replaced: ClaimRecord) -> bool:
+    """Whether a claim that started from this state is still the same: only copied."""
+    return (record.position, record.first_page) == (replaced.position, replaced.first_page)
 
 
 def _check_complete(book: Book, record: ClaimRecord, verb: str) -> None:
-    if record.pool.place is Place.FILE:
-        raise misuse(book, f"{verb}: {record.place()} only reads its base: roll it back")
     if record.content is not VALID:
+        if record.pool.place is Place.FILE:
+            raise misuse(book, f"{verb}: {record.place()} only reads its base: roll it back")
         raise misuse(book, f"{verb}: {record.place()} is {record.content.value}, not valid")
     if not record.position:
         raise misuse(book, f"{verb}: {record.place()} has absorbed nothing")
@@ -183,9 +180,8 @@ def _end(book: Book, record: ClaimRecord, event: str, verb: str) -> None:
     book.transitions += 1
     record.base = None
     name = record.name
-    if name is not None:
-        if book.names[name.holder, name.version] is record:
-            del book.names[name.holder, name.version]
+    if name is not None and record.holder is not None:
+        del book.names[name.holder, name.version]
         record.holder = None
     given_back: GivenBack | None = None
     if record.pins:

@@ -109,7 +109,8 @@ def landed(
     book: Book,
     observer: Observer,
     entry: LeaseRecord,
-    frozen: Mapping[ClaimId, Sequence[Run]],
+    frozen: Mapping[ClaimId, Run],
+    copied: Mapping[ClaimId, Sequence[Run]],
     unpinned: Sequence[ClaimRecord],
     target: CustodianId,
     *,
@@ -123,13 +124,19 @@ def landed(
         lease=entry.step.lease,
         step=entry.step.number,
         outcome="ok" if is_ok else "failed",
-        rows=[_landed_row(record, frozen.get(record.number, ())) for record in entry.claims],
+        rows=[
+            _landed_row(record, copied.get(record.number, ()), frozen.get(record.number))
+            for record in entry.claims
+        ],
         unpinned=[base.number for base in unpinned],
         to=target,
     )
 
 
-def _landed_row(record: ClaimRecord, runs: Sequence[Run]) -> dict[str, object]:
+def _landed_row(
+    record: ClaimRecord, copied: Sequence[Run], filled: Run | None
+) -> dict[str, object]:
+    runs = [*copied] if filled is None else [*copied, filled]
     run = runs[-1] if runs else None
     row: dict[str, object] = {
         "claim": record.number,

@@ -27,11 +27,17 @@ class Freed:
 class Pool:
     """The slots and pages of one place."""
 
+    ledger: object
+    """Whose it is, by identity."""
     place: Place
     num_slots: int
     num_pages: int
+    page_size: int
     first_slot: int
     first_page: int
+    has_slots: bool
+    """Whether a claim here takes a slot, though all may be taken, and none there at all."""
+    has_pages: bool
     freed: Freed | None
     free_slots: list[SlotIndex] = attrs.field(init=False)
     free_pages: list[PageIndex] = attrs.field(init=False)
@@ -68,15 +74,27 @@ class Pool:
         return [PageIndex(page - first) for page in pages]
 
 
-def pools_of(device: Capacity, host: Capacity | None, *, track_freed: bool) -> dict[Place, Pool]:
+def pools_of(
+    ledger: object, device: Capacity, host: Capacity | None, *, track_freed: bool
+) -> dict[Place, Pool]:
     """Lay the places out one after another."""
 
-    def freed() -> Freed | None:
-        return Freed() if track_freed else None
+    def pool(place: Place, capacity: Capacity | None, after: Pool | None) -> Pool:
+        is_memory = place is not Place.FILE
+        return Pool(
+            ledger,
+            place,
+            capacity.slots if capacity else 0,
+            capacity.pages if capacity else 0,
+            device.page_size,
+            after.slots.stop if after else 0,
+            after.pages.stop if after else 0,
+            is_memory and device.slots > 0,
+            is_memory and device.pages > 0,
+            Freed() if track_freed and is_memory else None,
+        )
 
-    pools = {Place.DEVICE: Pool(Place.DEVICE, device.slots, device.pages, 0, 0, freed())}
-    slots, pages = (0, 0) if host is None else (host.slots, host.pages)
-    pools[Place.HOST] = Pool(Place.HOST, slots, pages, device.slots, device.pages, freed())
-    end = device.slots + slots, device.pages + pages
-    pools[Place.FILE] = Pool(Place.FILE, 0, 0, *end, None)
-    return pools
+    on_device = pool(Place.DEVICE, device, None)
+    in_host = pool(Place.HOST, host, on_device)
+    in_files = pool(Place.FILE, None, in_host)
+    return {one.place: one for one in (on_device, in_host, in_files)}

@@ -37,6 +37,10 @@ class Run:
             yield run
             run = run.parent
 
+    def table(self) -> list[PageIndex]:
+        """All pages of the chain, in order of position."""
+        return [page for run in reversed(list(self.chain())) for page in run.pages]
+
 
 @attrs.define(eq=False)
 class RunTable:

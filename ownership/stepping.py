@@ -5,6 +5,7 @@ still write can't be given back. The lease keeps the handles alive and gives out
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from ownership import events
 from ownership.book import Book, LeaseRecord
@@ -17,6 +18,8 @@ from ownership.runs import Run
 from ownership.values import Absorbed, LandOutcome, StepFailed
 
 __all__ = ["land", "launch", "quarantine"]
+
+_FILE: Final = Place.FILE
 
 
 def launch(book: Book, custodian: CustodianId, claims: Sequence[BatchOwned], step: int) -> Lease:
@@ -61,12 +64,13 @@ def land(
 ) -> tuple[BatchOwned, ...]:
     """Take a step's claims back from the device, all of them before this returns."""
     entry = held_lease(book, lease, "BatchPort.land")
-    frozen: dict[ClaimId, list[Run]] = {}
+    frozen: dict[ClaimId, Run] = {}
+    copied: dict[ClaimId, list[Run]] = {}
     if isinstance(outcome, StepFailed):
         bases = _land_failed(entry.claims, custodian)
     else:
         _check_absorbed(book, entry, outcome)
-        bases = _land_absorbed(book, entry.claims, custodian, outcome.tokens, frozen)
+        bases = _land_absorbed(book, entry.claims, custodian, outcome.tokens, frozen, copied)
     del book.leases[entry.step.lease]
     del book.live_leases[id(lease)]
     entry.handle = None
@@ -75,7 +79,7 @@ def land(
     observer = book.observer
     if observer is not None:
         is_ok = not isinstance(outcome, StepFailed)
-        events.landed(book, observer, entry, frozen, bases, custodian, is_ok=is_ok)
+        events.landed(book, observer, entry, frozen, copied, bases, custodian, is_ok=is_ok)
         for base, given_back in returned:
             if given_back is not None:
                 events.drain_ended(book, observer, base, given_back)
@@ -90,13 +94,19 @@ def _check_absorbed(book: Book, entry: LeaseRecord, outcome: Absorbed) -> None:
         rows = f"{len(outcome.tokens)} numbers for {len(entry.claims)} rows"
         raise misuse(book, f"{what}: {rows}")
     for record, absorbed in zip(entry.claims, outcome.tokens, strict=True):
-        position = record.position + absorbed
-        if absorbed < 0 or position > record.covered:
+        if absorbed < 0 or record.position + absorbed > record.covered:
             span = f"absorbed {absorbed} at position {record.position}, covers {record.covered}"
             raise misuse(book, f"{what}: {record.place()} {span}")
-        if record.first_page and position < record.first_page * book.capacity.page_size:
-            dropped = record.first_page * book.capacity.page_size
-            span = f"is at position {position}, but has dropped {dropped}"
+    if book.loads_late_pages:
+        _check_loaded(book, entry, outcome, what)
+
+
+def _check_loaded(book: Book, entry: LeaseRecord, outcome: Absorbed, what: str) -> None:
+    """A state that begins without its first pages comes whole."""
+    for record, absorbed in zip(entry.claims, outcome.tokens, strict=True):
+        dropped = record.first_page * book.capacity.page_size
+        if record.position + absorbed < dropped:
+            span = f"absorbed {absorbed} at position {record.position}, has dropped {dropped}"
             raise misuse(book, f"{what}: {record.place()} {span}")
 
 
@@ -105,7 +115,8 @@ def _land_absorbed(
     records: Sequence[ClaimRecord],
     custodian: CustodianId,
     tokens: Sequence[int],
-    frozen: dict[ClaimId, list[Run]],
+    frozen: dict[ClaimId, Run],
+    copied: dict[ClaimId, list[Run]],
 ) -> list[ClaimRecord]:
     bases: list[ClaimRecord] = []
     for record, absorbed in zip(records, tokens, strict=True):
@@ -117,31 +128,24 @@ def _land_absorbed(
             if base is not None:
                 bases.append(base)
                 record.base = None
-                if record.copies_pages_of(base):
-                    _land_copied(book, record, base, frozen)
+                # It shares the base's frozen pages, or there are none, or they were copied.
+                if record.tip is not base.tip and record.exclusive:
+                    copied[record.number] = _freeze_copied(book, record, base)
         record.position = position = record.position + absorbed
         if position >= record.next_full:
-            full = position // book.capacity.page_size
-            run = _freeze(book, record, full - record.first_page - record.shared_pages)
-            record.next_full = (full + 1) * book.capacity.page_size
-            frozen.setdefault(record.number, []).append(run)
+            if record.pool.place is _FILE:
+                record.content = UNDEFINED
+                continue
+            size = book.capacity.page_size
+            full = position // size
+            record.next_full = (full + 1) * size
+            frozen[record.number] = _freeze(book, record, full - record.first_page)
     return bases
 
 
-def _land_copied(
-    book: Book, record: ClaimRecord, base: ClaimRecord, frozen: dict[ClaimId, list[Run]]
-) -> None:
-    """The first step has copied from another place, or into a file, and then nothing is left."""
-    if record.pool.place is Place.FILE:
-        record.content = UNDEFINED
-    elif record.exclusive:
-        copied = _freeze_copied(book, record, base)
-        if copied:
-            frozen[record.number] = copied
-
-
-def _freeze(book: Book, record: ClaimRecord, count: int) -> Run:
-    """Make the claim's first ``count`` own pages a run: no step may write them again."""
+def _freeze(book: Book, record: ClaimRecord, length: int) -> Run:
+    """Make own pages a run, so that ``length`` are frozen: no step may write them again."""
+    count = length - len(record.page_table) + len(record.exclusive)
     pages = tuple(record.exclusive[:count])
     del record.exclusive[:count]
     record.tip = run = book.runs.freeze(record.tip, pages)
@@ -157,15 +161,14 @@ def _freeze_copied(book: Book, record: ClaimRecord, base: ClaimRecord) -> list[R
     if record.first_page != base.first_page:
         full = record.position // book.capacity.page_size - record.first_page
         return [_freeze(book, record, full)] if full else []
-    if base.tip is None:
-        return []
     copied: list[Run] = []
-    shared = record.shared_pages
-    for source in reversed([run for run in base.tip.chain() if run.length > shared]):
-        run = _freeze(book, record, len(source.pages))
-        if source.twin is None:
-            source.twin, run.twin = run, source
-        copied.append(run)
+    shared, tip = record.shared_pages, base.tip
+    for source in reversed(list(tip.chain()) if tip is not None else []):
+        if source.length > shared:
+            run = _freeze(book, record, source.length)
+            if source.twin is None:
+                source.twin, run.twin = run, source
+            copied.append(run)
     return copied
 
 

@@ -43,13 +43,14 @@ class TailCopy:
 Initial = CopyFrom | Literal["zeros", "kept"]
 
 
-@attrs.frozen
+@attrs.define
 class Placement:
     """Where one row of a launched step reads and writes; lent until the lease lands.
 
     Slots and pages are numbered as a device does it: from 0 in each place.
     """
 
+    # Not frozen: one is made for each row of each step, and freezing it doubles what it costs.
     slot: SlotIndex | NoSlot
     initial: Initial
     """``"kept"`` also for a claim without a slot that starts from a base: nothing to copy."""

@@ -28,6 +28,7 @@ _COUNT = click.IntRange(min=1)
 @click.option("--state-dtype", default="auto", show_default=True, help="Of the recurrent state.")
 @click.option("--memory", "memory_bytes", help="Memory of the engine, like 8GiB; weights too.")
 @click.option("--memory-fraction", type=float, help="Share of what is free beside the weights.")
+@click.option("--host-memory", "host_memory_bytes", help="Of the host, like 16GiB; 0: none.")
 @click.option("--max-num-seqs", type=_COUNT, help="Turns that run at once.")
 @click.option("--max-sessions", type=_COUNT, help="Sessions that may be open.")
 @click.option("--max-model-len", type=_COUNT, help="Most tokens of one sequence.")
@@ -56,7 +57,14 @@ def plan(as_json: bool, **options: Any) -> None:
 
 def _facts(found: "ModelPlan") -> dict[str, object]:
     plan = found.plan
-    sums = ("slots_bytes", "pages_bytes", "total_bytes", "largest_turn", "usual_sequences")
+    sums = (
+        "slots_bytes",
+        "pages_bytes",
+        "total_bytes",
+        "host_bytes",
+        "largest_turn",
+        "usual_sequences",
+    )
     facts: dict[str, object] = attrs.asdict(plan) | {name: getattr(plan, name) for name in sums}
     mine = attrs.asdict(found, recurse=False)
     return facts | {name: value for name, value in mine.items() if name != "plan"}
@@ -76,6 +84,12 @@ def _table(found: "ModelPlan", config: EngineConfig) -> Table:
     ):
         table.add_row(name, format_bytes(each), f"{count:,} + 1" if count else "0", _size(total))
     table.add_row("all", "", "", format_bytes(plan.total_bytes))
+    for name, each, count in (
+        ("slots in host memory", plan.slot_bytes, plan.host_slots),
+        ("pages in host memory", plan.page_bytes, plan.host_pages),
+    ):
+        if count:
+            table.add_row(name, format_bytes(each), f"{count:,}", _size(count * each))
     return table
 
 

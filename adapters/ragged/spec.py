@@ -72,6 +72,12 @@ class ModelShape:
     kv: KvSpec | None = None
     """``None`` for a model without attention layers: it needs no page."""
     rope: Rope | None = None
+    """``None``: attention knows no positions."""
+    slides: bool = True
+    """Whether attention is still defined when the oldest positions are dropped: scores depend on
+    the distance of two positions at most, as they do with rotary embeddings, or on no position at
+    all. How good the text is then is another matter: a model of attention layers only, trained on
+    whole contexts, leans on its first positions (Xiao et al. 2023, arXiv:2309.17453)."""
     taps: int = 1
     """Inputs that an output of the short convolution sees; 1: there is none."""
     chunk_size: int = 64

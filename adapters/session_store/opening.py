@@ -16,7 +16,7 @@ from adapters.session_store.schema import (
     read_header,
     set_policies,
 )
-from adapters.session_store.snapshots import Snapshots
+from adapters.session_store.snapshots import FILE_BYTES, Snapshots
 from adapters.session_store.tables import Tables
 from adapters.session_store.transaction import Committer
 from adapters.session_store.worker import SqliteStore
@@ -34,6 +34,7 @@ def open_session_store(
     *,
     sync: SyncPolicy = "full",
     max_state_bytes: int | None = None,
+    file_bytes: int = FILE_BYTES,
     disk: Disk | None = None,
 ) -> SqliteStore:
     """Open or make a store; reads none of its sessions but their names. Blocks.
@@ -43,6 +44,7 @@ def open_session_store(
         header: of the engine; a store that is made gets it, another one must have it.
         sync: when a job is reported as done: see :data:`kernel.session_store.SyncPolicy`.
         max_state_bytes: budget of all snapshots; ``None``: as many as fit on the disk.
+        file_bytes: snapshots of more bytes are files of their own.
         disk: all that touches files; ``None``: the file system.
 
     Raises:
@@ -58,9 +60,19 @@ def open_session_store(
     try:
         _make_or_check(database, directory, header, sync)
         disk.make_directory(directory / SNAPSHOTS)
-        if sync != "off":
-            disk.sync_directory(directory)  # the database's own name
-        return _start(disk, database, directory, sync, max_state_bytes)
+        # The database's own name; and that the journal which it was made with is gone, which would
+        # undo its making if it came back.
+        disk.sync_directory(directory)
+        tables = Tables.load(database)
+        snapshots = Snapshots(
+            tables,
+            disk,
+            directory / SNAPSHOTS,
+            max_bytes=max_state_bytes,
+            file_bytes=file_bytes,
+            sync=sync != "off",
+        )
+        return _start(tables, snapshots)
     except BaseException as error:
         with suppress(DatabaseFault):
             database.close()
@@ -104,14 +116,8 @@ def _check_header(database: Database, directory: Path, header: FileHeader) -> No
         raise refused(directory, reason, why)
 
 
-def _start(
-    disk: Disk, database: Database, directory: Path, sync: SyncPolicy, max_state_bytes: int | None
-) -> SqliteStore:
-    tables = Tables.load(database)
-    snapshots = Snapshots(
-        tables, disk, directory / SNAPSHOTS, max_bytes=max_state_bytes, sync=sync != "off"
-    )
+def _start(tables: Tables, snapshots: Snapshots) -> SqliteStore:
     snapshots.remove_orphans()
     names = Names()
-    names.load(database)
+    names.load(tables.database)
     return SqliteStore(Committer(tables, Logs(tables, snapshots), snapshots), names)

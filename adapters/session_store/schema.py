@@ -51,7 +51,10 @@ CREATE INDEX snapshots_by_use ON snapshots (used);
 CREATE INDEX snapshots_by_file ON snapshots (file) WHERE file IS NOT NULL
 """
 
-_SYNCHRONOUS: dict[SyncPolicy, str] = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
+# SQLite's own OFF may leave a database that is damaged when power is lost. Without a sync for each
+# commit, what is left to save are those of the journal's end, which a longer journal makes rare.
+_SYNCHRONOUS: dict[SyncPolicy, str] = {"full": "FULL", "normal": "NORMAL", "off": "NORMAL"}
+_JOURNAL_PAGES: dict[SyncPolicy, int] = {"full": 1000, "normal": 1000, "off": 10_000}
 
 
 def is_empty(database: Database) -> bool:
@@ -62,6 +65,7 @@ def is_empty(database: Database) -> bool:
 def set_policies(database: Database, sync: SyncPolicy) -> None:
     """Set what SQLite doesn't keep in the file."""
     database.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[sync]}")
+    database.execute(f"PRAGMA wal_autocheckpoint = {_JOURNAL_PAGES[sync]}")
     # Elsewhere than on Linux, where fsync is enough, a drive has to be asked for more.
     database.execute(f"PRAGMA fullfsync = {int(sync == 'full')}")
     database.execute("PRAGMA checkpoint_fullfsync = 1")

@@ -42,6 +42,7 @@ class Snapshots:
     disk: Disk
     directory: Path
     max_bytes: int | None
+    file_bytes: int
     sync: bool
     changes: FileChanges = attrs.field(factory=FileChanges)
     _ticks: dict[int, int] = attrs.field(factory=dict[int, int])
@@ -67,7 +68,7 @@ class Snapshots:
         chunks = [array.data for array in image.arrays.values()]
         crc = image_checksum(session_id, image.position, image.first_position, layout, chunks)
         file, data = None, None
-        if size > FILE_BYTES:
+        if size > self.file_bytes:
             file = f"{number:x}-{tick:x}"
             self.changes = attrs.evolve(self.changes, written=(*self.changes.written, file))
             write_whole(self.disk, self.directory / file, chunks, sync=self.sync)
@@ -122,6 +123,11 @@ class Snapshots:
             raise _damaged(session_id, "its checksum is wrong")
         self._note_use(number)
         return image_of(position, first_position, layout, data)
+
+    @property
+    def has_ticks(self) -> bool:
+        """Whether snapshots were read since the last write."""
+        return bool(self._ticks)
 
     def flush_ticks(self) -> None:
         """Write down which snapshots were read; lost with the transaction, which is no harm."""

@@ -65,6 +65,20 @@ class Committer:
                 return [_fault_of(lost.cause)]
         return [report for job in jobs for report in self.run([job])]
 
+    def close(self) -> None:
+        """Close the database, after what is still to be written.
+
+        Raises:
+            DatabaseFault: it can't be closed in good order; what was reported is in its journal.
+        """
+        try:
+            if self.snapshots.has_ticks:
+                self._together([])
+        except _TransactionLost as lost:
+            raise lost.cause from lost
+        finally:
+            self.tables.database.close()
+
     def _together(self, jobs: Sequence[StoreJob]) -> list[StoreReport]:
         before = self.tables.totals
         try:

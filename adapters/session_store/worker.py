@@ -104,9 +104,9 @@ class SqliteStore:
         finally:
             self._names.close()
             try:
-                self._committer.tables.database.close()
+                self._committer.close()
             except DatabaseFault:
-                self._tell()  # nothing is lost: what was reported is in the journal
+                self._tell()
 
     def _next(self) -> list[_Queued]:
         """The jobs of the next commit; reads that are first in line need none and go alone."""

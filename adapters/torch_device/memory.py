@@ -37,6 +37,8 @@ def model_spec(
         num_parameters=num_parameters,
         dtype=str(precision.weights).removeprefix("torch."),
         fingerprint=fingerprint,
+        state_dtype=str(precision.state).removeprefix("torch."),
+        slides=shape.slides,
     )
 
 
@@ -81,8 +83,19 @@ def ask_memory(
 def device_memory(
     device: torch.device, free: int | None, weights_bytes: int, step: int
 ) -> DeviceMemory:
-    """What a plan starts from; a processor's memory is shared with all else that it runs."""
+    """What a plan starts from; a processor's memory is shared with all else that it runs.
+
+    Args:
+        device: which may be one of another machine.
+        free: bytes on it, without the weights; ``None``: nothing tells, and of its host neither.
+        weights_bytes: of the model.
+        step: most bytes of a step's temporaries.
+    """
+    is_host = device.type == "cpu"
+    host_free = free if is_host or free is None else free_memory(torch.device("cpu"))
     return DeviceMemory(
+        host_free_bytes=host_free,
+        is_host=is_host,
         free_bytes=free,
         weights_bytes=weights_bytes,
         step_bytes=step,

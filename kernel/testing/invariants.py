@@ -15,7 +15,7 @@ from kernel.core import Core
 from kernel.ids import SCHEDULER
 from kernel.orphans import orphans
 from kernel.session import SessionActor
-from ownership import BaseName, ClaimHandle, ClaimId, CustodianId
+from ownership import BaseName, ClaimHandle, ClaimId, CustodianId, Kind
 
 __all__ = ["Broken", "all_free", "always", "at_rest"]
 
@@ -61,6 +61,7 @@ def all_free(core: Core) -> list[Broken]:
     """What must hold when every session was closed and all has come to rest."""
     audit = core.ledger.audit()
     limits = core.limits
+    host = core.ledger.view.host_capacity
     problems: list[str] = []
     if not audit.at_rest:
         problems.append(f"something is still owned: {audit}")
@@ -69,6 +70,13 @@ def all_free(core: Core) -> list[Broken]:
     if (slots, pages) != (limits.num_slots, limits.num_pages):
         problems.append(
             f"{slots} of {limits.num_slots} slots and {pages} of {limits.num_pages} pages are "
+            "free or in quarantine"
+        )
+    slots = audit.host_free_slots + audit.host_quarantined_slots
+    pages = audit.host_free_pages + audit.host_quarantined_pages
+    if host is not None and (slots, pages) != (host.slots, host.pages):
+        problems.append(
+            f"{slots} of {host.slots} slots and {pages} of {host.pages} pages of host memory are "
             "free or in quarantine"
         )
     return [Broken("everything free", problem) for problem in problems]
@@ -114,7 +122,10 @@ def _mailbox(core: Core, actor: AnyActor) -> Iterator[Broken]:
 
 def _session(core: Core, actor: SessionActor) -> Iterator[Broken]:
     state = actor.state
-    broken = list(_custody(core, actor.name, list(state.states.kept.values())))
+    listed: list[ClaimHandle] = [*state.states.kept.values()]
+    if state.held is not None:
+        listed.append(state.held)
+    broken = list(_custody(core, actor.name, listed))
     yield from broken
     versions = () if broken else state.states.kept
     position = max(map(state.states.position, versions), default=0)
@@ -129,8 +140,13 @@ def _scheduler(core: Core) -> Iterator[Broken]:
     scheduler = core.scheduler
     if scheduler is None:
         return
-    yield from _custody(core, SCHEDULER, list(scheduler.claims.values()))
-    for turn in scheduler.claims:
+    parking, cache = scheduler.parking, scheduler.cache
+    listed: list[ClaimHandle] = [*scheduler.claims.values()]
+    listed += [*parking.parked.values(), *parking.copies.values()]
+    if cache is not None:
+        listed += cache.states.values()
+    yield from _custody(core, SCHEDULER, listed)
+    for turn in (*scheduler.claims, *parking.parked):
         if scheduler.roster.get(turn) is None:
             yield Broken("a claim has a turn", f"the scheduler has a claim of {turn}, which ended")
 
@@ -169,10 +185,13 @@ def _unrest(core: Core) -> Iterator[str]:
             yield f"the scheduler has turn {turn.id} ({turn.state.value}), which nobody waits for"
         if scheduler.flight is not None:
             yield f"step {scheduler.flight.step} has not landed"
-        for base in _asked(scheduler):
+        for base in {*_asked(scheduler), *scheduler.parking.asked}:
             yield f"{base} was asked for, and nobody has answered"
+        for flight in scheduler.parking.flights:
+            yield f"{flight.lease!r} has not landed"
     for claim in core.ledger.view.held_by(SCHEDULER):
-        yield f"the scheduler holds {claim}"
+        if claim.kind is not Kind.CACHE:
+            yield f"the scheduler holds {claim}"
     view = core.ledger.view
     if len(view.leases()) > view.quarantined_leases:
         yield "a step is on the device"

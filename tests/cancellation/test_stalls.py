@@ -18,7 +18,14 @@ from kernel import (
     Session,
     TenureError,
 )
-from kernel.step import DeviceStep, DeviceWorker, StepReport, WorkerContext
+from kernel.step import (
+    DeviceStep,
+    DeviceWorker,
+    StepReport,
+    TransferReport,
+    TransferStep,
+    WorkerContext,
+)
 from tests.cancellation.clock import Clock
 from tests.cancellation.holding import assert_all_free, assert_stopped
 from tests.cancellation.killing import deliver
@@ -177,6 +184,9 @@ class _SilentWorker:
         self._is_stopped = False
 
     def submit(self, step: DeviceStep, done: Callable[[StepReport], None], /) -> None:
+        del step, done
+
+    def transfer(self, step: TransferStep, done: Callable[[TransferReport], None], /) -> None:
         del step, done
 
     def stop(self) -> None:

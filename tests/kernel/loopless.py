@@ -42,6 +42,7 @@ class Loopless:
         clock = Clock()
         device = device or FakeDevice(mode="manual", eos_token_ids=())
         limits = {"page_size": 4, "max_num_seqs": 4, "max_num_batched_tokens": 64}
+        limits["host_memory_bytes"] = 0
         given: dict[str, Any] = {**limits, **config}
         core = Core(
             EngineConfig(**given),
@@ -111,10 +112,19 @@ class Loopless:
             self.device.complete()
             self.run()
 
+    def copy(self, count: int = 1) -> None:
+        """Complete so many transfers, one after another."""
+        for _ in range(count):
+            self.device.complete_transfer()
+            self.run()
+
     def finish(self, request: TurnRequest) -> None:
-        """Complete steps until a turn has ended, and read all of it."""
+        """Complete transfers and steps until a turn has ended, and read all of it."""
         while request.output.end is None:
-            self.step()
+            if self.device.waiting_transfers:
+                self.copy()
+            else:
+                self.step()
         request.output.delivered = len(request.output.tokens)
 
     def advance(self, seconds: float) -> None:

@@ -8,7 +8,7 @@ import pytest
 from kernel.errors import DeviceLost, EngineFault
 from kernel.ids import SCHEDULER
 from kernel.quarantine import Quarantine
-from kernel.step import DeviceStep, StepReport
+from kernel.step import DeviceStep, StepReport, TransferReport, TransferStep
 from ownership import Capacity, Lease, Ledger
 from tests.kernel.loopless import Loopless, tokens_of
 from tests.kernel.toys import reserve
@@ -24,6 +24,9 @@ class Worker:
 
     def submit(self, step: DeviceStep, done: Callable[[StepReport], None], /) -> None:
         raise NotImplementedError  # An abandoned worker is given no more steps.
+
+    def transfer(self, step: TransferStep, done: Callable[[TransferReport], None], /) -> None:
+        raise NotImplementedError
 
     def stop(self) -> None:
         self.stops += 1

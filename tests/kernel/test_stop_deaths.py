@@ -8,7 +8,7 @@ import pytest
 from adapters.fake_device import FakeDevice
 from kernel.gpu_pool import GpuPool
 from kernel.messages import StepCompleted
-from kernel.step import DeviceStep, DeviceWorker, StepReport
+from kernel.step import DeviceStep, DeviceWorker, StepReport, TransferReport, TransferStep
 from tests.kernel.loopless import Loopless
 
 
@@ -21,6 +21,9 @@ class EndsWhenJoined:
 
     def submit(self, step: DeviceStep, done: Callable[[StepReport], None], /) -> None:
         self.inner.submit(step, done)
+
+    def transfer(self, step: TransferStep, done: Callable[[TransferReport], None], /) -> None:
+        self.inner.transfer(step, done)
 
     def stop(self) -> None:
         self.inner.stop()

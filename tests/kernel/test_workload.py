@@ -7,6 +7,7 @@ from kernel.errors import EngineFault
 from kernel.flight import Counters, Flight
 from kernel.ids import SCHEDULER
 from kernel.messages import PhaseAbsorbed, TurnFailed, TurnFinished
+from kernel.parking import Parking
 from kernel.turn import OpenTurn, TurnState
 from kernel.workload import Workload
 from ownership import DEVICE, Absorbed, CustodianId, StepFailed
@@ -22,7 +23,9 @@ class Scene:
         self.port = self.stack.ledger.batch_port(SCHEDULER)
         self.door = Door(max_reqs=10, max_tokens=100)
         self.counters = Counters()
-        self.work = Workload(self.stack.dispatcher, self.port, self.door, self.counters)
+        system, view = self.stack.dispatcher, self.stack.ledger.view
+        parking = Parking(system, self.port, view, self.counters, lambda: 1)
+        self.work = Workload(system, self.port, self.door, self.counters, parking)
 
     def session(self) -> Toy:
         return self.stack.spawn("session:a")

@@ -116,10 +116,11 @@ class Stack:
         choose: Callable[[int], int] | None = None,
         deliver: Callable[[Callable[[], object]], None] | None = None,
         max_restarts: int = 3,
+        host: Capacity | None = None,
     ) -> None:
         self.clock = Clock()
         self.probe = Recorder()
-        self.ledger = Ledger(Capacity(4, 16, 4))
+        self.ledger = Ledger(Capacity(4, 16, 4), host=host)
         self.dispatcher = Dispatcher(
             Environment(clock=self.clock, choose=choose, deliver=deliver),
             self.ledger,

@@ -16,7 +16,14 @@ from kernel.messages import CancelTurn, StartTurn
 from kernel.params import SamplingParams
 from kernel.probe import NullProbe
 from kernel.session import SessionActor
-from kernel.step import DeviceStep, OpenedDevice, StepReport, StepRow
+from kernel.step import (
+    DeviceStep,
+    OpenedDevice,
+    StepReport,
+    StepRow,
+    TransferReport,
+    TransferStep,
+)
 from kernel.turn import TurnRequest
 from ownership import BaseName, CustodianId
 from tests.kernel.loopless import Loopless, tokens_of
@@ -171,6 +178,9 @@ class MuteWorker:
 
     def submit(self, step: DeviceStep, done: Callable[[StepReport], None], /) -> None:
         """It is lost on the way."""
+
+    def transfer(self, step: TransferStep, done: Callable[[TransferReport], None], /) -> None:
+        """It is lost as well."""
 
     def stop(self) -> None:
         """It does not hear."""

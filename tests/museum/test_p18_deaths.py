@@ -118,6 +118,9 @@ class _Broken(MuteWorker):
     def submit(self, step: object, done: object, /) -> None:
         raise RuntimeError("the worker thread has died")
 
+    def transfer(self, step: object, done: object, /) -> None:
+        raise RuntimeError("the worker thread has died")
+
 
 @exhibit("M160", pattern="P18", guard="protocol", bug="death-not-told")
 def test_m160_a_dead_worker_is_told_at_once_and_with_its_cause(

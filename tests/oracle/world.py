@@ -38,6 +38,8 @@ class Plan:
     turns: int
     vocab: int
     has_faults: bool = True
+    cache_block: int = 0
+    """Positions between states of the prefix cache; 0: there is none."""
 
     @classmethod
     def draw(
@@ -82,6 +84,8 @@ class Plan:
             page_size=self.page_size,
             max_num_seqs=self.max_num_seqs,
             max_num_batched_tokens=self.max_num_batched_tokens,
+            enable_prefix_caching=self.cache_block > 0,
+            prefix_cache_block=self.cache_block or 512,
             log_events=False,
         )
 
@@ -123,6 +127,8 @@ async def run_world(plan: Plan, device: Device) -> World:
             for number in range(plan.one_shots):
                 tasks.start_soon(_live_one_shot, world, engine, number)
         await engine.settle()
+        engine.reset_prefix_cache()
+        await engine.settle()
         audit = engine.audit()
         assert audit.conserved, audit.problems
         stats = engine.stats()
@@ -130,13 +136,24 @@ async def run_world(plan: Plan, device: Device) -> World:
         assert stats.slots_free == stats.slots_total, stats
         assert stats.pages_free == stats.pages_total, stats
         assert stats.num_queued_tokens == 0, stats
-        for name in ("preemptions", "forced_parks", "rollbacks", "recomputed_tokens"):
+        for name in (
+            "preemptions",
+            "forced_parks",
+            "rollbacks",
+            "recomputed_tokens",
+            "cache_hits",
+            "cache_evictions",
+        ):
             world.events[name] = getattr(stats, name)
     return world
 
 
 def _prompt(rng: random.Random, plan: Plan) -> list[int]:
-    return [rng.randrange(plan.vocab) for _ in range(rng.choice([1, 2, 3, 7, 12]))]
+    fresh = [rng.randrange(plan.vocab) for _ in range(rng.choice([1, 2, 3, 7, 12]))]
+    if not plan.cache_block:
+        return fresh
+    # Beginnings of one text, so that there is something to share.
+    return [7 * n % plan.vocab for n in range(rng.choice([0, 3, 9, 16, 20]))] + fresh
 
 
 def _params(rng: random.Random, longest: int = 25) -> SamplingParams:

@@ -53,7 +53,7 @@ def _accepts_the_unfinished(_book: Book, _record: ClaimRecord, _verb: str) -> No
     return None
 
 
-def _freezes_nothing(book: Book, record: ClaimRecord, _count: int) -> object:
+def _freezes_nothing(book: Book, record: ClaimRecord, _length: int) -> object:
     return book.runs.freeze(record.tip, ())
 
 

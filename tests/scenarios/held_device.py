@@ -14,6 +14,8 @@ from kernel.step import (
     ModelSpec,
     StepFault,
     StepReport,
+    TransferReport,
+    TransferStep,
     WorkerContext,
 )
 
@@ -102,6 +104,9 @@ class _HeldWorker:
 
     def submit(self, step: DeviceStep, done: Done, /) -> None:
         self._device.submit(self._worker, step, done)
+
+    def transfer(self, step: TransferStep, done: Callable[[TransferReport], None], /) -> None:
+        self._worker.transfer(step, done)
 
     def stop(self) -> None:
         self._device.open()

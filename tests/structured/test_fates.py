@@ -16,6 +16,8 @@ from kernel.step import (
     ModelSpec,
     StepFault,
     StepReport,
+    TransferReport,
+    TransferStep,
     WorkerContext,
 )
 from tests.structured.test_engine import EXACT, FORMS, ONE_LOOP, PROMPT, SMALL, check, params
@@ -149,6 +151,9 @@ class LosingWorker:
         self._worker.submit(
             step, lambda report: done(StepFault("its report was lost") if is_lost else report)
         )
+
+    def transfer(self, step: TransferStep, done: Callable[[TransferReport], None], /) -> None:
+        self._worker.transfer(step, done)
 
     def stop(self) -> None:
         self._worker.stop()

@@ -5,6 +5,7 @@ what the device's memory holds, with the sequential reference, and with the stat
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import attrs
 
@@ -17,7 +18,7 @@ from kernel.testing.explorer.reference import Reference
 from kernel.testing.explorer.stage import Stage
 from kernel.testing.invariants import Broken, all_free, always, at_rest
 from kernel.turn import OpenTurn
-from ownership import ClaimHandle, Content, CustodianId, NoSlot
+from ownership import ClaimHandle, Content, CustodianId, NoSlot, Place
 
 __all__ = ["Before", "Checker"]
 
@@ -138,14 +139,20 @@ class Checker:
         view = stage.core.ledger.view.describe(handle)
         if view.content is not Content.VALID:
             return
-        memory = stage.device.memory
+        memory, place = stage.device.memory, view.place
+        pool = field(stage.core.ledger, "_book").pools[place]
         wanted = tuple(tokens[: view.position])
-        if not isinstance(view.slot, NoSlot) and memory.slots.get(view.slot) != wanted:
-            yield Broken(
-                "a state holds its own history",
-                f"slot {view.slot} of {whose} holds {memory.slots.get(view.slot)}, not {wanted}",
-            )
-        if view.pages and memory.prefix(view.pages, view.position) != wanted:
+        slots, _ = memory.of(place)
+        if not isinstance(view.slot, NoSlot):
+            held = slots.get(pool.local_slot(view.slot))
+            if held != wanted:
+                yield Broken(
+                    "a state holds its own history",
+                    f"{place.value} slot {view.slot} of {whose} holds {held}, not {wanted}",
+                )
+        pages = pool.local_pages(view.pages)
+        first = view.first_page
+        if pages and memory.prefix(pages, view.position, place, first_page=first) != wanted:
             yield Broken(
                 "a state holds its own history", f"pages {view.pages} of {whose} are not {wanted}"
             )
@@ -153,20 +160,22 @@ class Checker:
     def _memory_in_use(self, stage: Stage) -> Iterator[Broken]:
         """Nothing that a step may touch is free, or somebody else's."""
         book = field(stage.core.ledger, "_book")
-        for held in stage.device.held:
-            number = held.step.step
-            slots, pages = held.touched_slots, held.written_pages
+        for held, place in product(stage.device.held, (Place.DEVICE, Place.HOST)):
+            number, pool = held.step.step, book.pools[place]
+            # As the ledger counts them: through all places.
+            slots = {pool.first_slot + slot for slot in held.touches(place).slots}
+            pages = {pool.first_page + page for page in held.touches(place).written_pages}
             own = [
                 record
                 for record in book.claims.values()
                 if record.step is not None and record.step.number == number
             ]
             lent = [record.base for record in own if record.base is not None]
-            for slot in slots & set(book.free_slots):
+            for slot in slots & set(pool.free_slots):
                 yield Broken(
                     "a step keeps what it touches", f"slot {slot} of step {number} is free"
                 )
-            for page in pages & set(book.free_pages):
+            for page in pages & set(pool.free_pages):
                 yield Broken(
                     "a step keeps what it touches", f"page {page} of step {number} is free"
                 )

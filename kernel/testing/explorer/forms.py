@@ -10,7 +10,7 @@ import attrs
 from kernel.core import Core
 from kernel.ids import TurnId
 from kernel.messages import Down, ForgetIdle
-from kernel.step import StepDone
+from kernel.step import StepDone, TransferDone
 from kernel.turn import OpenTurn
 from ownership import Base, BaseName, Lease
 
@@ -209,6 +209,8 @@ def _rows(_names: Names, rows: Any) -> Any:
 def _report(_names: Names, report: Any) -> Any:
     if isinstance(report, StepDone):
         return ("done", report.tokens)
+    if isinstance(report, TransferDone):
+        return ("copied", tuple(image is not None for image in report.images))
     return ("failed", report.device_lost)
 
 
@@ -235,6 +237,11 @@ _FORMS: dict[str, Callable[[Names, Any], Any]] = {
     "kind": _plain,
     "moved": _plain,
     "is_leaving": _plain,
+    "stays_kept": _plain,
+    "change": _plain,
+    "fault": lambda _names, fault: None if fault is None else fault.reason,
+    "position": _plain,
+    "found": lambda _names, found: type(found).__name__,
     "to": _plain,
     "name": _plain,
 }

@@ -33,6 +33,7 @@ from kernel.step import (
 from kernel.testing.device import FaultyDevice, open_faulty_device
 from kernel.testing.simulation.decisions import Track
 from kernel.testing.simulation.lanes import Job, Lane
+from kernel.testing.simulation.tiers import loads_of
 from kernel.testing.simulation.timeline import Timeline
 
 __all__ = ["SimulatedDevice", "open_inner"]
@@ -143,6 +144,8 @@ class SimulatedDevice:
     def plan(self, step: DeviceStep, done: Done) -> _StepJob:
         """What becomes of a step."""
         has_faults = self.world.faults.device
+        for what in loads_of(step):
+            self.world.seen[what] += 1
         fate = _FATES[self._track.weighted(_WEIGHTS) if has_faults else 0]
         delay_s = self._delay_s(self._track, fate, self._speed_s)
         if fate != "ok":

@@ -18,17 +18,21 @@ from kernel.messages import (
     GaveUp,
     Interrupt,
     InterruptTurn,
+    Parked,
     PhaseAbsorbed,
+    ReadOutState,
     StartTurn,
     StepOverdue,
     Submit,
     Tick,
 )
+from kernel.scheduler import Scheduler
 from kernel.session import SessionActor
 from kernel.supervision import Child
 from kernel.testing import invariants
 from kernel.testing.simulation.decisions import Track
 from kernel.testing.simulation.histories import Histories
+from kernel.testing.simulation.tiers import watch_parking, what_becomes_of, where_parked
 from kernel.testing.simulation.timeline import Timeline
 from ownership import CustodianId
 
@@ -92,6 +96,7 @@ class Observer:
             Interrupt: self._saw_interrupt,
             GaveUp: self._saw_answer,
             PhaseAbsorbed: self._saw_phase,
+            ReadOutState: lambda *_: self._saw("a state is read out"),
         }
         for actor in dispatcher.actors():
             self._watch(actor)
@@ -139,6 +144,8 @@ class Observer:
     def _watch(self, actor: AnyActor) -> None:
         if isinstance(actor, SessionActor):
             self.histories.session_born(actor)
+        elif isinstance(actor, Scheduler):
+            watch_parking(actor.parking, self._saw)
         handle = actor.handle
 
         def watched(message: Any) -> None:
@@ -202,6 +209,8 @@ class Observer:
         if isinstance(message, CloseSession) and isinstance(actor, SessionActor):
             if actor.active is not None and self._is_in_flight(actor.active.id):
                 self._saw("close in flight")
+        elif isinstance(message, Parked) and isinstance(actor, SessionActor):
+            self._saw(what_becomes_of(message, actor))
         elif isinstance(message, Down):
             self._saw("told of a death")
 
@@ -228,8 +237,10 @@ class Observer:
     def _saw_cancel(self, _: CustodianId, message: Cancel) -> None:
         scheduler = self._core.scheduler
         turn = None if scheduler is None else scheduler.roster.get(message.turn)
-        if turn is None:
+        if scheduler is None or turn is None:
             return
+        if where := where_parked(scheduler, turn):
+            self._saw(f"cancelled {where}")
         if turn.in_flight:
             self._saw("cancel in flight")
         elif turn.output.preemptions and turn.position == 0:
@@ -240,6 +251,10 @@ class Observer:
     def _saw_interrupt(self, _: CustodianId, message: Interrupt) -> None:
         in_flight = self._is_in_flight(message.turn)
         self._saw("interrupt in flight" if in_flight else "interrupt while nothing runs")
+        scheduler = self._core.scheduler
+        turn = None if scheduler is None else scheduler.roster.get(message.turn)
+        if scheduler is not None and turn is not None and (where := where_parked(scheduler, turn)):
+            self._saw(f"interrupted {where}")
 
     def _is_in_flight(self, turn: Any) -> bool:
         scheduler = self._core.scheduler

@@ -54,6 +54,8 @@ KINDS: tuple[tuple[Kind, int], ...] = (
     ("settle", 1),
 )
 _WEIGHTS = [weight for _, weight in KINDS]
+_SLOT_BYTES, _PAGE_BYTES = 8, 32
+"""Of the fake models, on pages of four positions."""
 _MODELS = ("fake", "fake-recurrent", "fake-attention")
 _PROFILES: tuple[tuple[FaultKind, ...], ...] = (
     (),
@@ -133,7 +135,14 @@ def _draw_config(track: Track, model: str) -> EngineConfig:
         step_timeout_s=track.pick((60.0, 1.0)),
         stop_timeout_s=track.pick((10.0, 0.5)),
         max_restarts=track.pick((3, 100, 1)),
+        host_memory_bytes=_draw_host_bytes(track, uses_slots, uses_pages),
     )
+
+
+def _draw_host_bytes(track: Track, uses_slots: bool, uses_pages: bool) -> int | None:
+    """Host memory for no state, for one or two small ones, or for as much as the device holds."""
+    one_state = _SLOT_BYTES * uses_slots + 3 * _PAGE_BYTES * uses_pages
+    return track.pick((0, None, one_state, 2 * one_state))
 
 
 def _draw_client(track: Track) -> ClientPlan:

@@ -232,7 +232,7 @@ MUTANTS: list[Mutant] = [
         "commit-over-another-base",
         "A commit replaces the state that its turn started from, and no other.",
         _ENDINGS,
-        "        if record.origin != replaced.name:",
+        "        if record.origin is not replaced.name:",
         "        if record.origin is None:",
         rule="commit is compare-and-swap on the base",
     ),

@@ -1,0 +1,20 @@
+"""Where callers' session objects find the actor of a session, as long as it has one."""
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from kernel.session import SessionActor
+
+__all__ = ["Seat"]
+
+
+@attrs.define(eq=False)
+class Seat:
+    """One session as its callers hold it: a few bytes, however large the session is."""
+
+    actor: "SessionActor | None"
+    """``None``: it is dormant. A closed one keeps its actor, for what there is to be known of it."""
+    birth: str = ""
+    """Tells a session that is woken from a namesake; empty: it is in no store."""

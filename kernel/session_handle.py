@@ -1,0 +1,197 @@
+"""What a caller's handle of a session can do beside running turns: look, go back, close.
+
+A request goes to the session's actor by one message and is answered by one value. Whoever is
+cancelled while it waits has still asked: the message is on its way, and is carried out whole.
+"""
+
+import contextlib
+import sys
+
+from kernel import checks
+from kernel.actor import Address
+from kernel.desk import CALLER, Desk
+from kernel.errors import SessionClosed, SessionNotFound, ValidationError
+from kernel.ids import SessionId
+from kernel.inspection import session_info
+from kernel.messages import (
+    CloseSession,
+    DropMark,
+    HistoryMessage,
+    InterruptTurn,
+    RestoreMark,
+    Rewind,
+    SessionMessage,
+    SetMark,
+)
+from kernel.outputs import SessionInfo
+from kernel.reply import Reply
+from kernel.session import SessionActor
+
+__all__ = ["SessionHandle"]
+
+
+class SessionHandle:
+    """One session, by its actor."""
+
+    def __init__(self, desk: Desk, session_id: SessionId, actor: SessionActor | None) -> None:
+        self._desk = desk
+        self._id = session_id
+        self._actor = actor
+
+    @property
+    def session_id(self) -> str:
+        return self._id
+
+    @property
+    def info(self) -> SessionInfo:
+        """The session at this moment."""
+        return session_info(self._desk.check_context(), self._alive())
+
+    async def interrupt(self, keep: int | None = None) -> int:
+        """End the running turn, or cut the last one, keeping ``keep`` generated tokens.
+
+        Args:
+            keep: how many generated tokens that were received stay in the session; ``None``
+                keeps all, 0 only the input.
+
+        Returns:
+            How many were kept.
+
+        Raises:
+            ValidationError: more than were received.
+            TurnNotFound: there is no turn to interrupt.
+        """
+        self._desk.check_context()
+        checks.kept(keep)
+        reply: Reply[int] = Reply()
+        return await self._ask(InterruptTurn(None, keep, reply), reply)
+
+    async def rewind(self, to: int) -> int:
+        """Go back to an earlier turn: the session is as it was before the turns that go.
+
+        Exact on every model: the log and the conversation are cut where the first turn that goes
+        began, and the next turn starts from the nearest state that is kept at or before that
+        place, or computes the log again. What was appended before that turn stays; what was
+        appended after it goes. Tokens that were delivered stay valid, they are only forgotten.
+
+        Args:
+            to: how many turns to keep; negative: how many to go back, so ``-1`` undoes the last.
+                :attr:`SessionInfo.turns` says how many there are. Keeping all changes nothing.
+
+        Returns:
+            How many turns are left.
+
+        Raises:
+            SessionBusy: a turn runs or waits.
+            ValidationError: there are not so many turns.
+            SessionClosed: the session is closed.
+        """
+        self._desk.check_context()
+        checks.integer("to", to, least=-sys.maxsize)
+        reply: Reply[int] = Reply()
+        return await self._ask(Rewind(to, reply), reply)
+
+    async def checkpoint(self, name: str | None = None) -> str:
+        """Mark where the session stands, to come back to it by :meth:`restore`.
+
+        The committed state is kept for it, which copies nothing, and without the turn that runs.
+        The states of a session's checkpoints take at most ``EngineConfig.max_checkpoint_bytes``
+        beside its own, and are among the first to go when the engine is short of memory. A
+        checkpoint whose state is gone stays: coming back to it computes the log again.
+
+        Args:
+            name: one that is in use is moved here; a fresh one by default.
+
+        Returns:
+            The name.
+
+        Raises:
+            ValidationError: the name can't be used, or the session has too many checkpoints.
+            SessionClosed: the session is closed.
+        """
+        self._desk.check_context()
+        checks.name("name", name)
+        marks = self._alive().state.states.marks
+        chosen = self._desk.fresh_id("checkpoint", marks) if name is None else name
+        reply: Reply[int] = Reply()
+        await self._ask(SetMark(chosen, reply), reply)
+        return chosen
+
+    async def restore(self, mark: str) -> int:
+        """Go back to a checkpoint, which stays: log, conversation and state are as they were.
+
+        Later checkpoints are dropped with the log that they stand on.
+
+        Returns:
+            How many turns there are now.
+
+        Raises:
+            CheckpointNotFound: there is none of this name, or the session went back to before it.
+            SessionBusy: a turn runs or waits.
+            SessionClosed: the session is closed.
+        """
+        self._desk.check_context()
+        _check_mark(mark)
+        reply: Reply[int] = Reply()
+        return await self._ask(RestoreMark(mark, reply), reply)
+
+    async def drop_checkpoint(self, mark: str) -> None:
+        """Forget a checkpoint and give back what only it kept; the history stays as it is.
+
+        Raises:
+            CheckpointNotFound: there is none of this name.
+            SessionClosed: the session is closed.
+        """
+        self._desk.check_context()
+        _check_mark(mark)
+        reply: Reply[int] = Reply()
+        await self._ask(DropMark(mark, reply), reply)
+
+    async def close(self) -> None:
+        """Close now, whatever runs; idempotent.
+
+        What the session held at rest is free on return. A step under way lands first: its claim
+        is rolled back then, by the scheduler.
+        """
+        self._desk.check_context()
+        with contextlib.suppress(SessionNotFound):
+            self._alive()
+        self._post_close()
+        await self._closed()
+
+    async def _ask(self, message: InterruptTurn | HistoryMessage, reply: Reply[int]) -> int:
+        actor = self._alive()
+        session = Address[SessionMessage](actor.name)
+        if actor.is_closed or not self._desk.ask(session, message):
+            raise SessionClosed(session_id=self._id)
+        return await reply.wait()
+
+    def _alive(self) -> SessionActor:
+        if self._actor is None:
+            self._actor = self._desk.check_context().session(self._id)
+        return self._actor
+
+    def _open(self) -> SessionActor:
+        actor = self._alive()
+        if actor.is_closed:
+            raise SessionClosed(session_id=self._id)
+        return actor
+
+    def _post_close(self) -> None:
+        """Close our own session and no namesake, by one message at most."""
+        actor = self._actor
+        if actor is not None and not actor.is_close_posted:
+            actor.is_close_posted = True
+            actor.mailbox.post(CloseSession(), CALLER)
+
+    async def _closed(self) -> None:
+        actor = self._actor
+        if actor is not None:
+            await self._desk.until_closed(actor)
+
+
+def _check_mark(mark: object) -> None:
+    if not isinstance(mark, str):
+        raise ValidationError(
+            parameter="mark", value=mark, why="it is a name, as checkpoint() said"
+        )

@@ -1,0 +1,32 @@
+"""Random worlds with a prefix cache: every answer is a cold run's, and everybody is served."""
+
+from collections import Counter
+
+import anyio
+import attrs
+import pytest
+
+from adapters.fake_device import FakeDevice
+from kernel import Engine, EngineConfig
+from tests.oracle.world import Plan, cold_run, run_world
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_worlds_with_a_cache_equal_cold_runs() -> None:
+    """Cancels, preemptions, give-ups, forks and evictions beside it, on pools of every size."""
+    events = Counter[str]()
+    for seed in range(24):
+        plan = attrs.evolve(Plan.draw(seed, vocab=1000), cache_block=(4, 8, 16)[seed % 3])
+        device = FakeDevice(eos_token_ids=(), delay=None if seed % 2 else 0.0)
+        with anyio.fail_after(20):
+            world = await run_world(plan, device)
+        events.update(world.events)
+        assert not device.poison_reads, seed
+        solo = EngineConfig(num_slots=1, num_pages=400, page_size=plan.page_size, max_num_seqs=1)
+        async with Engine.open(solo, device=FakeDevice(eos_token_ids=())) as cold:
+            for turn in (turn for turn in world.finished if turn.tokens):
+                expected = await cold_run(cold, turn.context, len(turn.tokens))
+                assert turn.tokens == expected, (seed, turn.context)
+    for event in ("preemptions", "forced_parks", "cache_hits", "cache_evictions", "fork"):
+        assert events[event] > 0, event
