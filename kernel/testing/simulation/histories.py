@@ -6,6 +6,7 @@ with that at every end, and what a turn starts from at every submit.
 """
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -13,14 +14,18 @@ import attrs
 from kernel.core import Core
 from kernel.errors import SessionLost
 from kernel.ids import session_custodian
-from kernel.messages import InterruptTurn
+from kernel.messages import HistoryMessage, InterruptTurn
 from kernel.output_buffer import TurnEnd
+from kernel.reply import Reply
 from kernel.session import SessionActor
 from kernel.testing.simulation.speech import mark_of
+from kernel.testing.simulation.told import Told
 from kernel.turn import OpenTurn, TurnRequest
 from ownership import CustodianId
 
 __all__ = ["Histories", "TurnRecord"]
+
+_outcome: Callable[[Reply[int]], tuple[int] | BaseException | None] = attrgetter("_outcome")
 
 
 @attrs.define(eq=False)
@@ -39,24 +44,15 @@ class TurnRecord:
     """All that was drawn for it, kept or not."""
 
 
-@attrs.frozen
-class _Last:
-    """The turn that ended last, for a late interrupt."""
-
-    request: TurnRequest
-    before: int
-    """Length of the history up to its first generated token."""
-    kept: int
-
-
 class Histories:
     """The model of every session of one engine."""
 
     def __init__(self, core: Core, fail: Callable[[str, str], None]) -> None:
         self._core = core
         self._fail = fail
-        self._models: dict[CustodianId, list[int]] = {}
-        self._last: dict[CustodianId, _Last] = {}
+        self._told: dict[CustodianId, Told] = {}
+        self._asked: dict[CustodianId, list[InterruptTurn | HistoryMessage]] = {}
+        """What may change a history once it is answered, in the order in which it was asked."""
         self._open: dict[str, TurnRecord] = {}
         self._spoken: set[str] = set()
         """Turns of messages that have not been submitted."""
@@ -70,13 +66,13 @@ class Histories:
     def session_born(self, actor: SessionActor) -> None:
         """A new session has no history; a fork takes its parent's of that moment."""
         name = actor.name
-        self._models[name] = []
-        self._last.pop(name, None)
+        self._told[name] = Told()
+        self._asked.pop(name, None)
         inherit = actor.inherit
 
         def inherit_both(parent: SessionActor) -> None:
             inherit(parent)
-            self._models[name] = list(self._models[parent.name])
+            self._told[name] = self._told[parent.name].fork()
             self._compare(actor, "a fork")
 
         _replace(actor, "inherit", inherit_both)
@@ -97,9 +93,11 @@ class Histories:
 
     def submitted(self, turn: OpenTurn) -> None:
         """A turn goes to the scheduler, with all that it starts from."""
-        self._last.pop(turn.session, None)
+        self._take_answers(turn.session)
+        told = self._told.get(turn.session, Told())
+        told.last = None
         context = tuple(turn.tokens(0, turn.known_len))
-        expected = (*self._models.get(turn.session, ()), *turn.new[: turn.input_len])
+        expected = (*told.tokens, *turn.new[: turn.input_len])
         if context != expected:
             self._fail("history", f"{turn.id} starts from {context}, not from {expected}")
         self._check_spoken(turn)
@@ -111,37 +109,52 @@ class Histories:
         """The messages of a turn must have been composed for the history that it starts from."""
         if turn.id in self._spoken:
             self._spoken.discard(turn.id)
-            model = self._models.get(turn.session, [])
+            told = self._told.get(turn.session, Told())
             mark = turn.new[0] if turn.input_len else None
-            if mark != mark_of(model):
+            if mark != mark_of(told.tokens):
                 self._fail(
                     "messages", f"{turn.id} begins with {mark}, composed for another history"
                 )
 
-    def interrupted(self, actor: SessionActor, message: InterruptTurn) -> None:
-        """A session has handled an interrupt, which may have cut its last turn."""
-        last, keep = self._last.get(actor.name), message.keep
-        if last is None or message.is_leaving or keep is None or actor.active is not None:
-            return
-        if message.turn not in (None, last.request.id):
-            return
-        if 0 <= keep <= min(last.kept, last.request.output.delivered):
-            del self._models[actor.name][last.before + keep :]
-            self._last[actor.name] = attrs.evolve(last, kept=keep)
-        self._compare(actor, "a late interrupt")
+    def asked(self, session: CustodianId, message: InterruptTurn | HistoryMessage) -> None:
+        """A caller asks for what may change a history that has ended."""
+        self._asked.setdefault(session, []).append(message)
+
+    def handled(self, actor: SessionActor) -> None:
+        """A session has handled a message, which may have answered what was asked."""
+        if self._take_answers(actor.name):
+            self._compare(actor, "a change of its history")
+
+    def _take_answers(self, session: CustodianId) -> bool:
+        """Whether there were any."""
+        waiting = self._asked.get(session)
+        if not waiting:
+            return False
+        answered = [message for message in waiting if message.reply.is_settled]
+        for message in answered:
+            waiting.remove(message)
+            outcome = _outcome(message.reply)
+            if isinstance(outcome, tuple):
+                self._take(self._told[session], message, outcome[0])
+        return bool(answered)
+
+    def _take(self, told: Told, message: InterruptTurn | HistoryMessage, answer: int) -> None:
+        if isinstance(message, InterruptTurn):
+            told.interrupted(message, answer)
+        elif wrong := told.changed(message, answer):
+            self._fail("history", wrong)
 
     def _ended(self, session: CustodianId, request: TurnRequest, end: TurnEnd) -> None:
         record = self._open.pop(request.id, None)
         if record is not None:
             record.ended = self._core.counters.steps
             record.tokens = tuple(request.output.tokens)
-        model = self._models.get(session)
-        if model is None:
+        told = self._told.get(session)
+        if told is None:
             return
+        self._take_answers(session)
         if end.error is None:
-            model += request.tokens
-            self._last[session] = _Last(request, len(model), end.kept)
-            model += request.output.tokens[: end.kept]
+            told.ended(request, end)
         if isinstance(end.error, SessionLost):
             return
         for actor in self._core.sessions.values():
@@ -149,14 +162,14 @@ class Histories:
                 self._compare(actor, request.id)
 
     def _compare(self, actor: SessionActor, after: str) -> None:
-        model = self._models[actor.name]
-        if actor.state.log.tolist() != model:
+        told = self._told[actor.name].tokens
+        if actor.state.log.tolist() != told:
             log = actor.state.log.tolist()
-            self._fail("history", f"after {after} the log of {actor.name} is {log}, not {model}")
+            self._fail("history", f"after {after} the log of {actor.name} is {log}, not {told}")
 
     def of(self, session_id: Any) -> list[int]:
         """The history that a session must have."""
-        return self._models[session_custodian(session_id)]
+        return self._told[session_custodian(session_id)].tokens
 
 
 def _replace(whose: object, name: str, method: Callable[..., Any]) -> None:

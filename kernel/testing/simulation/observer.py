@@ -15,12 +15,16 @@ from kernel.messages import (
     Cancel,
     CloseSession,
     Down,
+    DropMark,
     GaveUp,
     Interrupt,
     InterruptTurn,
     Parked,
     PhaseAbsorbed,
     ReadOutState,
+    RestoreMark,
+    Rewind,
+    SetMark,
     StartTurn,
     StepOverdue,
     Submit,
@@ -41,6 +45,7 @@ __all__ = ["Crash", "Observer"]
 _HOPS_S = (0.0, 8e-4, 2.1e-3, 2.1e-3)
 """What handling a message may cost. With the last ones the dispatcher is out of its budget after
 each message, so that callers come in between any two."""
+_CHANGES = (InterruptTurn, Rewind, SetMark, RestoreMark, DropMark)
 _CHECKED_EACH = 24
 """Messages from one look at everything to the next."""
 
@@ -90,6 +95,7 @@ class Observer:
         self._post_for_real: Callable[..., Any] = dispatcher.post
         self._spawn_for_real = dispatcher.spawn
         self._watchers: dict[type[object], Callable[[CustodianId, Any], None]] = {
+            **dict.fromkeys(_CHANGES, self.histories.asked),
             StartTurn: self._saw_start,
             Submit: self._saw_submit,
             Cancel: self._saw_cancel,
@@ -176,8 +182,8 @@ class Observer:
             raise
         finally:
             self._inside = None
-        if isinstance(message, InterruptTurn) and isinstance(actor, SessionActor):
-            self.histories.interrupted(actor, message)
+        if isinstance(actor, SessionActor):
+            self.histories.handled(actor)
         elif isinstance(message, Tick):
             self._look_at_waiting()
         self._checked_in -= 1
