@@ -177,8 +177,6 @@ class FakeArenas:
                     pages.add(row.pages[first])
                 else:
                     pages.update(row.pages[first : last + 1])
-            elif row.page_copies:
-                raise PlanFault("a row copies pages and the model has none")
         if len(pages) != num_pages:
             raise PlanFault("two rows write one page, or a page table does not cover its row")
         if len(rows) > self.limits.max_rows or num_tokens > self.limits.max_step_tokens:

@@ -56,10 +56,17 @@ class FakeTransfers:
 
     def _check(self, step: TransferStep) -> None:
         slots, pages = _targets(step)
+        if pages and not self.arenas.model.uses_pages:
+            raise PlanFault("a transfer copies pages and the model has none")
         if len(set(slots)) != len(slots):
             raise PlanFault("two states are copied into one slot of the host")
         if len(set(pages)) != len(pages):
             raise PlanFault("two pages are copied into one of the host")
+        host = self.arenas.host
+        beyond: list[int] = [slot for slot in slots if slot not in host.slots]
+        beyond += [page for page in pages if not 0 <= page < len(host.tops)]
+        if beyond:
+            raise PlanFault(f"{beyond} are no slots or pages of the host")
         for row in step.rows:
             if not isinstance(row, ReadOut) or row.place is not Place.HOST:
                 continue

@@ -6,6 +6,7 @@ from kernel.config import EngineConfig
 from kernel.engine import Engine
 from kernel.environment import Environment
 from kernel.errors import (
+    CheckpointNotFound,
     ClientError,
     DeviceLost,
     EngineClosed,
@@ -43,6 +44,7 @@ from kernel.errors import (
 from kernel.generation import Generation
 from kernel.loading import LoadProgress
 from kernel.outputs import (
+    CheckpointInfo,
     CompletionOutput,
     Delta,
     EngineStats,
@@ -66,6 +68,8 @@ __all__ = [
     "BlockingSession",
     "ChatFormat",
     "ChatPrompt",
+    "CheckpointInfo",
+    "CheckpointNotFound",
     "ClientError",
     "CompletionOutput",
     "Delta",

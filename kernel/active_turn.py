@@ -46,6 +46,8 @@ class SessionLimits:
     """0: the model needs none."""
     window: SlidingWindow | None = None
     """Of sessions that slide; ``None``: the model keeps nothing that grows with the position."""
+    can_slide: bool = True
+    """Else a session that slides, brought here from elsewhere, is refused what doesn't fit."""
     costs: StateCosts = FREE
     """What a state takes, and how much of that marks may keep."""
 
@@ -186,7 +188,8 @@ def open_turn(
     _check_kept(request.cache_at, prompt)
     generates = request.kind == "generate"
     wanted = (1 if params.max_tokens is None else params.max_tokens) if generates else 0
-    if prompt + wanted > limits.max_len and not state.slides:
+    slides = state.slides and limits.can_slide
+    if prompt + wanted > limits.max_len and not slides:
         raise PromptTooLong(
             prompt_tokens=prompt,
             max_tokens=params.max_tokens if generates else 0,
@@ -209,7 +212,7 @@ def open_turn(
         base=state.base,
         kind=request.kind,
         absorb_first=_absorbs_first(state, limits, prompt),
-        max_tokens=_most_tokens(params.max_tokens, state, limits, prompt),
+        max_tokens=_most_tokens(params.max_tokens, limits, prompt, slides=slides),
         min_tokens=params.min_tokens,
         stop_ids=frozenset((*eos, *params.stop_token_ids)),
         temperature=params.temperature,
@@ -224,8 +227,8 @@ def open_turn(
             None if request.timeout_s is None else request.output.submitted_at + request.timeout_s
         ),
         rules=_rules(request, state, new),
-        prompt_logprobs=params.prompt_logprobs if generates else None,
-        window=limits.window if state.slides else None,
+        prompt_logprobs=params.prompt_logprobs,
+        window=limits.window if slides else None,
         cache=CacheUse(state.cache_salt, request.cache_at),
     )
 
@@ -237,11 +240,11 @@ def _check_kept(positions: Sequence[int], prompt: int) -> None:
         raise ValidationError(parameter="cache_at", value=last, why=why)
 
 
-def _most_tokens(asked: int | None, state: SessionState, limits: SessionLimits, prompt: int) -> int:
+def _most_tokens(asked: int | None, limits: SessionLimits, prompt: int, *, slides: bool) -> int:
     """What a turn may generate at most; a session that slides has no end of its own."""
     if asked is not None:
         return asked
-    return limits.max_len if state.slides else limits.max_len - prompt
+    return limits.max_len if slides else limits.max_len - prompt
 
 
 def _rules(request: TurnRequest, state: SessionState, new: list[int]) -> LogitRules | None:
@@ -263,4 +266,6 @@ def _absorbs_first(state: SessionState, limits: SessionLimits, prompt: int) -> b
     was_given_up = position == 0 and state.absorbed > 0
     if was_given_up or len(state.log) - position <= limits.page_size:
         return False
+    if state.slides and limits.can_slide:
+        return limits.num_slots != 1  # two windows always fit
     return limits.hold_both(len(state.log) - 1, prompt)

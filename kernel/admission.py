@@ -79,9 +79,7 @@ class Admission:
         if not self.room.can_ever_fit(need, self._shares(turn, start)):
             self._work.fail(turn, _no_room())
             return True
-        moves = self.room.moves_for(
-            turn, need, self._work.claims, start, self._work.parking.parked
-        )
+        moves = self.room.moves_for(turn, need, self._work.claims, start, self._work.parking.parked)
         if moves is None:
             return False
         for victim in moves.victims:

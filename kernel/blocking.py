@@ -85,6 +85,22 @@ class BlockingSession:
         """See :meth:`Session.interrupt`."""
         return self._portal.call(self._session.interrupt, keep)
 
+    def rewind(self, to: int) -> int:
+        """See :meth:`Session.rewind`."""
+        return self._portal.call(self._session.rewind, to)
+
+    def checkpoint(self, name: str | None = None) -> str:
+        """See :meth:`Session.checkpoint`."""
+        return self._portal.call(self._session.checkpoint, name)
+
+    def restore(self, mark: str) -> int:
+        """See :meth:`Session.restore`."""
+        return self._portal.call(self._session.restore, mark)
+
+    def drop_checkpoint(self, mark: str) -> None:
+        """See :meth:`Session.drop_checkpoint`."""
+        self._portal.call(self._session.drop_checkpoint, mark)
+
     def close(self) -> None:
         """Close now; idempotent."""
         self._portal.call(self._session.close)

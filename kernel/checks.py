@@ -5,6 +5,7 @@ Shared by the frozen values of the public door; each check raises ``ValidationEr
 
 import difflib
 import math
+import os
 from collections.abc import Iterable
 from typing import cast
 
@@ -19,6 +20,7 @@ __all__ = [
     "known_names",
     "name",
     "number",
+    "path",
     "seconds",
     "strings",
     "token_ids",
@@ -71,6 +73,12 @@ def name(parameter: str, value: object) -> None:
     """Refuse a name of the caller's own that is no text, or empty; ``None`` is none given."""
     if value is not None and not (isinstance(value, str) and value):
         raise ValidationError(parameter=parameter, value=value, why="it must be a str, not empty")
+
+
+def path(parameter: str, value: object) -> None:
+    """Refuse what names no file."""
+    if not isinstance(value, str | os.PathLike) or not str(value):
+        raise ValidationError(parameter=parameter, value=value, why="it must name a file")
 
 
 def instance(parameter: str, value: object, kind: type) -> None:

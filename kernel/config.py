@@ -148,7 +148,7 @@ class EngineConfig:
     """With a store: sessions in memory beyond which those that rest longest are left to the store,
     which costs a session no task, no slot and no memory; its next turn brings it back."""
     max_restarts: int = 3
-    """Deaths of scheduler, GPU pool and store within ``restart_window_s`` that the engine survives."""
+    """Deaths of scheduler, GPU pool and store within ``restart_window_s`` that are survived."""
     restart_window_s: float = 60.0
     log_events: bool = False
     """Write one structlog event for each change of owner, launch, landing and turn, to the

@@ -18,6 +18,7 @@ from kernel.errors import (
     SessionNotFound,
     TenureError,
     TooManySessions,
+    ValidationError,
 )
 from kernel.flight import Counters
 from kernel.gpu_pool import GpuPool
@@ -42,7 +43,7 @@ from kernel.session import SessionActor
 from kernel.session_home import SessionHome
 from kernel.session_record import read_facts
 from kernel.session_store import SessionRecord, StoreWorker
-from kernel.sliding import SlidingWindow
+from kernel.sliding import SlidingWindow, why_not
 from kernel.state_image import StateImage
 from kernel.step import Device, DeviceLimits, WorkerContext
 from kernel.store_actor import StoreRules
@@ -98,6 +99,11 @@ class Core:
             resolved.host_slots,
             resolved.host_pages,
         )
+        window = _window(resolved)
+        self.why_no_slides = why_not(self.model, self.limits, resolved.max_model_len, window)
+        """Why no session can slide; empty: they can."""
+        if config.on_limit == "slide" and self.why_no_slides:
+            raise ValidationError(parameter="on_limit", value="slide", why=self.why_no_slides)
         device.allocate(self.limits)
         self.ledger = Ledger(
             Capacity(resolved.num_slots, resolved.num_pages, resolved.page_size),
@@ -135,7 +141,8 @@ class Core:
             mail_bound=16 + 8 * config.max_num_queued_reqs,
             num_slots=resolved.num_slots,
             num_pages=resolved.num_pages,
-            window=_window(resolved),
+            window=window,
+            can_slide=not self.why_no_slides,
             costs=StateCosts(
                 slot_bytes=self.model.slot_bytes if resolved.num_slots else 0,
                 page_bytes=page_bytes if resolved.num_pages else 0,
@@ -188,9 +195,7 @@ class Core:
             TooManySessions: the bound is reached.
             SessionExists: the id is taken.
         """
-        if not is_one_shot:
-            self._check_room(session_id)
-        self.door.check_open()
+        self._check_room(session_id, counts=not is_one_shot)
         actor = self._new_session(
             session_id,
             is_one_shot=is_one_shot,
@@ -222,7 +227,6 @@ class Core:
             EngineClosed: as :meth:`open_session`, TooManySessions, SessionExists.
             DamagedRecord: the record doesn't say what a record says.
         """
-        self.door.check_open()
         facts = read_facts(record)
         name = SessionId(record.session_id) if session_id is None else session_id
         self._check_room(name, is_stored=session_id is None)
@@ -232,16 +236,21 @@ class Core:
         actor = self._new_session(
             name, is_one_shot=False, idle_timeout_s=facts.idle_timeout_s, birth=birth
         )
-        actor.is_detached = facts.is_detached
-        actor.bring_back(record, facts, image, is_stored=session_id is None)
+        actor.identity.bring_back(record, facts, image)
         self._add_session(actor)
+        if actor.archive is not None and session_id is None:
+            actor.archive.found(record)
+            actor.tell_woken()
         return actor
 
-    def _check_room(self, session_id: SessionId, *, is_stored: bool = False) -> None:
+    def _check_room(
+        self, session_id: SessionId, *, counts: bool = True, is_stored: bool = False
+    ) -> None:
         self.door.check_open()
-        if self.num_sessions >= self.config.max_sessions:
+        if counts and self.num_sessions >= self.config.max_sessions:
             raise TooManySessions(open_sessions=self.num_sessions, limit=self.config.max_sessions)
-        if session_id in self.sessions or (not is_stored and self.holds(session_id)):
+        is_kept = counts and not is_stored and self.holds(session_id)
+        if session_id in self.sessions or is_kept:
             raise SessionExists(session_id=session_id)
 
     def _new_session(
@@ -283,6 +292,15 @@ class Core:
             raise SessionNotFound(session_id=session_id)
         return actor
 
+    def knows(self, session_id: SessionId) -> bool:
+        """Whether there is a session of this id, open or dormant."""
+        return session_id in self.sessions or self.holds(session_id)
+
+    @property
+    def session_prefix(self) -> str:
+        """What names of sessions begin with that nobody has named; never that of another life."""
+        return "session" if self.stored is None else f"session-{self.stored.life}"
+
     @property
     def open_turns(self) -> int:
         """Turns whose callers have not been told an end."""
@@ -319,6 +337,7 @@ class Core:
             self.bring_back,
             rules,
             max_resident=config.max_resident_sessions,
+            random=self.environment.random,
         )
 
     def _new_scheduler(self) -> Scheduler:
@@ -400,11 +419,16 @@ class Core:
         scheduler, pool = self.scheduler, self.recovery.pool
         return not (scheduler and scheduler.flight) and not (pool and pool.leases)
 
+    @property
+    def store_is_idle(self) -> bool:
+        """The store has done all that it was asked."""
+        return self.stored is None or self.stored.is_idle
+
     def stop(self, *, join_timeout_s: float) -> AuditReport:
         """Stop everything, synchronously, and audit. Idempotent.
 
-        Order: door, sessions, prefix cache, the device's worker, scheduler, GPU pool, store. A lease
-        whose worker has not ended by the deadline stays in quarantine, and the audit says so.
+        Order: door, sessions, prefix cache, the device's worker, scheduler, GPU pool, store. A
+        lease whose worker has not ended by the deadline stays in quarantine, and the audit says so.
 
         Args:
             join_timeout_s: how long to block for workers that run, all together.

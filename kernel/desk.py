@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Literal, TypedDict, Unpack, cast
 
@@ -18,16 +18,25 @@ from kernel.constraining import constraint_for
 from kernel.conversation import Composing, chat_in
 from kernel.core import Core
 from kernel.detokenizer import IncrementalDetokenizer
-from kernel.errors import QueueFull, RequestExists, ValidationError, WrongContext
+from kernel.errors import (
+    QueueFull,
+    RequestExists,
+    SessionNotFound,
+    ValidationError,
+    WrongContext,
+)
 from kernel.ids import SessionId, TurnId, session_custodian
+from kernel.logged_turns import check_kept_as_json
 from kernel.logit_rules import LogitRules
-from kernel.messages import CancelTurn, HistoryMessage, InterruptTurn, SessionMessage
+from kernel.messages import CancelTurn, ExportSession, HistoryMessage, InterruptTurn, SessionMessage
+from kernel.opening import find_session_files
 from kernel.output_buffer import TurnOutput
 from kernel.params import SamplingParams
 from kernel.reply import Reply
 from kernel.request_rules import SpecialText, check_vocabulary, rules_of
 from kernel.sampling_key import request_seed
 from kernel.session import SessionActor
+from kernel.session_store import SessionFiles
 from kernel.shell import Shell
 from kernel.step import OpenedDevice, Tokenizer
 from kernel.turn import TurnRequest
@@ -67,7 +76,13 @@ class RequestOptions(TypedDict, total=False):
 class Desk:
     """Makes requests out for one engine; every call is synchronous."""
 
-    def __init__(self, core: Core, shell: Shell, opened: OpenedDevice | None) -> None:
+    def __init__(
+        self,
+        core: Core,
+        shell: Shell,
+        opened: OpenedDevice | None,
+        session_files: SessionFiles | None = None,
+    ) -> None:
         """With a bare device (``None``) prompts are token ids."""
         self.core = core
         self._shell = shell
@@ -75,7 +90,10 @@ class Desk:
         self._constraints = None if opened is None else opened.constraints
         self.chat = None if opened is None else opened.chat
         self._opening_ids = () if opened is None else opened.opening_ids
+        self._files = session_files
         self._requests: dict[TurnId, tuple[TurnRequest, Address[SessionMessage]]] = {}
+        self._groups: dict[TurnId, Callable[[], None]] = {}
+        """Requests that consist of several turns, and how to cancel all of them."""
         self._thread = threading.get_ident()
         self._process = os.getpid()
         self._loop = _loop_id()
@@ -132,6 +150,9 @@ class Desk:
         core = self.check_context()
         params = self.default_params if params is None else params
         checks.instance("params", params, SamplingParams)
+        if params.n != 1:
+            why = "a session has one history; fork it, or use engine.stream without a session"
+            raise ValidationError(parameter="n", value=params.n, why=why)
         for stop in params.stop:
             checks.encodable("stop", stop)
         can_constrain = self._constraints is not None
@@ -147,7 +168,8 @@ class Desk:
             watch_reader=options.get("stall_timeout_s") is not None,
             reports_logprobs=params.logprobs is not None,
         )
-        composing = self._composing(prompt, answers=kind == "generate")
+        # A one-shot request that only absorbs does so for outputs that begin where it ends.
+        composing = self._composing(prompt, answers=kind == "generate" or is_one_shot)
         if composing is not None and is_one_shot:
             composing.compose(None, ())
         return TurnRequest(
@@ -227,8 +249,16 @@ class Desk:
             pass
         return name
 
-    def cancel(self, turn: TurnId) -> bool:
-        """Cancel an open request, by one message at most; False when it isn't open."""
+    def cancel(self, request_id: TurnId) -> bool:
+        """Cancel an open request, all of its turns; False when it isn't open."""
+        cancel_all = self._groups.get(request_id)
+        if cancel_all is None:
+            return self.cancel_turn(request_id)
+        cancel_all()
+        return True
+
+    def cancel_turn(self, turn: TurnId) -> bool:
+        """Cancel one open turn, by one message at most; False when it isn't open."""
         request, session = self._requests.get(turn, (None, None))
         if request is None or session is None:
             return False
@@ -238,7 +268,9 @@ class Desk:
         return True
 
     def ask(
-        self, session: Address[SessionMessage], message: InterruptTurn | HistoryMessage
+        self,
+        session: Address[SessionMessage],
+        message: InterruptTurn | HistoryMessage | ExportSession,
     ) -> bool:
         """Post what a session is to answer; False when the session is gone.
 
@@ -251,8 +283,52 @@ class Desk:
             raise QueueFull(what="requests", queued=len(actor.mailbox), limit=limit)
         return self.core.dispatcher.post(session, message, CALLER) is None
 
+    @property
+    def session_files(self) -> SessionFiles:
+        """What writes and reads sessions; found when it is first asked for.
+
+        Raises:
+            ValidationError: nothing of the kind is installed.
+        """
+        if self._files is None:
+            self._files = find_session_files()
+        return self._files
+
+    async def wake(self, session_id: SessionId) -> None:
+        """Have a dormant session read; the caller looks again then. Cancel-safe.
+
+        Raises:
+            SessionNotFound: it isn't in the store any more.
+            StoreError: it can't be read.
+            TooManySessions: there is no room for it.
+            EngineClosed: the engine takes no more work.
+        """
+        stored = self.check_context().stored
+        self.core.door.check_open()
+        if stored is None:
+            raise SessionNotFound(session_id=session_id)
+        await stored.wake(session_id).wait()
+
+    def remove(self, session_id: SessionId) -> Reply[None] | None:
+        """Have a dormant session removed from the store; ``None``: it isn't there."""
+        core = self.check_context()
+        if core.stored is None or session_id in core.sessions or not core.holds(session_id):
+            return None
+        return core.stored.forget(session_id)
+
+    def group(self, request_id: TurnId, cancel_all: Callable[[], None]) -> None:
+        """Keep a request's id until :meth:`ungroup`; its own turn is only the first of several."""
+        self._groups[request_id] = cancel_all
+
+    def ungroup(self, request_id: TurnId) -> None:
+        """The last turn of a request has ended. Idempotent."""
+        if self._groups.pop(request_id, None) is not None:
+            self.forget(request_id)
+
     def forget(self, turn: TurnId) -> None:
         """A request has ended."""
+        if turn in self._groups:
+            return
         self._requests.pop(turn, None)
         self.core.probe.forget_turn(turn)
 
@@ -279,7 +355,10 @@ class Desk:
         chat = chat_in(prompt, self.chat)
         if chat is None or self.chat is None:
             return None
-        return Composing(chat, self.chat, answers)
+        composing = Composing(chat, self.chat, answers)
+        if self.core.stored is not None:
+            check_kept_as_json(composing)
+        return composing
 
     def _token_ids(self, prompt: object) -> Sequence[int]:
         if isinstance(prompt, str):

@@ -13,38 +13,46 @@ import attrs
 
 from kernel import checks, inspection
 from kernel.chat import Prompt
-from kernel.config import EngineConfig, OnLimit
+from kernel.choices import make_choices
+from kernel.config import EngineConfig
 from kernel.core import Core
 from kernel.desk import Desk, RequestOptions
+from kernel.engine_sessions import EngineSessions
 from kernel.environment import Environment
 from kernel.errors import EngineClosed, ModelError, RequestAborted, ValidationError
 from kernel.generation import Generation
-from kernel.ids import SessionId, TurnId
+from kernel.ids import TurnId
 from kernel.interrupts import protect_from_keyboard_interrupt
 from kernel.loading import LoadProgress, OnProgress, no_progress
-from kernel.opening import make_probe, open_device
-from kernel.outputs import EngineStats, Health, RequestOutput, SessionInfo
+from kernel.opening import make_probe, open_device, open_store
+from kernel.outputs import EngineStats, Health, RequestOutput
 from kernel.params import SamplingParams
 from kernel.request import RunningTurn
+from kernel.session_store import SessionFiles, StoreWorker
 from kernel.shell import ENDED_UNASKED, Shell
 from kernel.step import Device, OpenedDevice, Tokenizer
-from kernel.streaming_session import Session, open_session
 from ownership import AuditReport
 
 __all__ = ["Engine"]
 
 
-class Engine:
+class Engine(EngineSessions):
     """Serves one model to many sessions and one-shot requests, in this process and event loop.
 
     Open it with :meth:`Engine.open`; all methods are called from the task tree of its event loop.
     """
 
-    def __init__(self, core: Core, shell: Shell, opened: OpenedDevice | None) -> None:
+    def __init__(
+        self,
+        core: Core,
+        shell: Shell,
+        opened: OpenedDevice | None,
+        session_files: SessionFiles | None = None,
+    ) -> None:
         """Not for callers; use :meth:`Engine.open`."""
+        super().__init__(Desk(core, shell, opened, session_files))
         self.core = core
         self._shell = shell
-        self._desk = Desk(core, shell, opened)
 
     @classmethod
     @asynccontextmanager
@@ -56,6 +64,7 @@ class Engine:
         logger: Any = None,
         environment: Environment | None = None,
         progress: OnProgress = no_progress,
+        session_files: SessionFiles | None = None,
     ) -> AsyncGenerator[Self, None]:
         """Open an engine for the length of an ``async with`` block.
 
@@ -68,11 +77,14 @@ class Engine:
             environment: clock, order and ids; for tests and simulation.
             progress: told how far the loading of the model is, on the thread that loads it; use
                 ``anyio.from_thread.run_sync`` to get back. Cancelling the opening ends the loading.
+            session_files: what keeps sessions in ``config.session_store`` and writes files of
+                them; ``None``: what is installed.
 
         Raises:
             ModelError: the model can't be opened.
             NotEnoughMemory: the model, or one turn of it, doesn't fit into the memory.
             ValidationError: the configuration contradicts itself or the model.
+            SessionStoreError: the store is another model's, damaged, or another engine has it open.
             EngineClosed: at the end of the block: the dispatcher's own task was cancelled.
         """
         protect_from_keyboard_interrupt()
@@ -87,12 +99,15 @@ class Engine:
             raise ModelError(f"no device for {config.device!r}")
         failed: BaseException | None = None
         is_cancelled = False
+        store: StoreWorker | None = None
         try:
+            opening = partial(open_store, config, backend.model, session_files)
+            store = await environment.run_blocking(opening) if config.session_store else None
             probe = make_probe(config, logger, environment)
             ask_memory = opened.memory if opened is not None else None
-            core = Core(config, backend, environment, probe, memory=ask_memory)
+            core = Core(config, backend, environment, probe, memory=ask_memory, store=store)
             shell = Shell(core)
-            engine = cls(core, shell, opened)
+            engine = cls(core, shell, opened, session_files)
             async with anyio.create_task_group() as tasks:
                 try:
                     await tasks.start(shell.run)
@@ -109,6 +124,9 @@ class Engine:
                 # The task group itself cancelled the block; that must not look like a normal end.
                 failed = EngineClosed(why=ENDED_UNASKED)
         finally:
+            if store is not None:
+                store.stop()  # the core did, unless it was never made
+                store.join(config.stop_timeout_s)
             if device is None:
                 backend.close()
         if failed is not None:
@@ -124,7 +142,8 @@ class Engine:
     ) -> RunningTurn:
         """One request without a session, streamed; an async context manager of deltas.
 
-        Leaving the block early cancels the request.
+        Leaving the block early cancels the request. With ``SamplingParams(n=...)`` the deltas of
+        the outputs come mixed, each with its ``index``, and the prompt is absorbed once.
 
         Args:
             prompt: text, token ids, or the messages of a conversation.
@@ -134,6 +153,8 @@ class Engine:
         if options:
             # In untyped code "wait" would be taken for the session's.
             checks.known_names(options, RequestOptions.__annotations__, of="a request")
+        if params is not None and getattr(params, "n", 1) != 1:
+            return make_choices(self._desk, prompt, params, **options)
         request = self._desk.make_request("generate", prompt, params, is_one_shot=True, **options)
         return RunningTurn(self._desk, request, self._desk.submit_one_shot, session_id=None)
 
@@ -211,60 +232,6 @@ class Engine:
         """
         self._desk.check_context()
         return self._desk.cancel(TurnId(request_id))
-
-    # Sessions
-
-    def session(
-        self,
-        *,
-        session_id: str | None = None,
-        idle_timeout_s: float | None = None,
-        detached: bool = False,
-        on_limit: OnLimit | None = None,
-    ) -> Session:
-        """A streaming session; an async context manager.
-
-        Args:
-            session_id: a name of your own; a fresh one by default.
-            idle_timeout_s: close it after so long without a turn; the config's by default.
-            detached: leave it open when the block is left; :meth:`attach` finds it again.
-            on_limit: ``"refuse"`` a turn that would not fit any more, or ``"slide"``: drop the
-                oldest positions of attention layers; the config's by default.
-
-        Raises:
-            ValidationError: a bad name or time, or a model that can't slide.
-        """
-        return open_session(
-            self._desk,
-            session_id=session_id,
-            idle_timeout_s=idle_timeout_s,
-            detached=detached,
-            on_limit=on_limit,
-        )
-
-    def attach(self, session_id: str) -> Session:
-        """An open session by its id; usable at once and as a block, which never closes it.
-
-        Raises:
-            SessionNotFound: there is none.
-        """
-        return Session(
-            self._desk,
-            SessionId(session_id),
-            closes=False,
-            opens=False,
-            idle_timeout_s=None,
-            detached=True,
-        )
-
-    def list_sessions(self) -> list[SessionInfo]:
-        """All open sessions."""
-        core = self._desk.check_context()
-        return [
-            inspection.session_info(core, actor)
-            for actor in core.sessions.values()
-            if not actor.is_one_shot
-        ]
 
     # Looking in
 
@@ -350,14 +317,26 @@ class Engine:
             with anyio.move_on_after(drain_timeout_s):
                 await self._shell.until(lambda: core.dispatcher.is_quiet and not core.open_turns)
             if self._shell.is_running:
-                core.close_sessions()
                 with anyio.move_on_after(left_s, shield=True) as stopping:
+                    await self._leave_to_store(left_s / 2)
+                    core.close_sessions()
                     await self._shell.until(
-                        lambda: core.dispatcher.is_quiet and core.device_is_idle
+                        lambda: (
+                            core.dispatcher.is_quiet and core.device_is_idle and core.store_is_idle
+                        )
                     )
                 left_s = max(0.0, stopping.deadline - anyio.current_time())
         finally:
             self._shell.stop(join_timeout_s=left_s)
+
+    async def _leave_to_store(self, timeout_s: float) -> None:
+        """Have the states of sessions at rest kept, as far as the time goes; their logs are."""
+        stored = self.core.stored
+        if stored is None or self.core.failure is not None:
+            return
+        stored.residents.all_to_rest()
+        with anyio.move_on_after(timeout_s):
+            await self._shell.until(lambda: stored.residents.is_settled)
 
 
 def _unless_cancelled(progress: OnProgress, now: LoadProgress) -> None:

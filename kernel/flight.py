@@ -20,6 +20,8 @@ class Counters:
     absorbed_tokens: int = 0
     """Tokens put through the model, recomputed ones included."""
     generated_tokens: int = 0
+    steps_beside_a_copy: int = 0
+    """Most steps that were launched between the launch and the landing of one transfer."""
     preemptions: int = 0
     forced_parks: int = 0
     recomputed_tokens: int = 0

@@ -25,9 +25,9 @@ _HF_NAMES = {
     "typical_p": "typical_p",
     "repetition_penalty": "repetition_penalty",
     "bad_words_ids": "bad_words",
+    "num_return_sequences": "n",
 }
 _HF_NEUTRAL: Mapping[str, tuple[object, ...]] = {
-    "num_return_sequences": (1,),
     "num_beams": (1,),
     "num_beam_groups": (1,),
     "encoder_repetition_penalty": (1,),
@@ -62,6 +62,7 @@ _OPENAI_NAMES = {
     **{
         name: name
         for name in (
+            "n",
             "max_tokens",
             "temperature",
             "top_p",
@@ -87,7 +88,6 @@ _OPENAI_NAMES = {
     },
 }
 _OPENAI_NEUTRAL: Mapping[str, tuple[object, ...]] = {
-    "n": (1,),
     "best_of": (1,),
     "echo": (False,),
 }

@@ -2,7 +2,9 @@
 
 from typing import Self
 
-from kernel.outputs import CompletionOutput, RequestOutput, TokenLogprobs
+import attrs
+
+from kernel.outputs import CompletionOutput, Delta, RequestOutput
 from kernel.request import RunningTurn
 
 __all__ = ["Generation"]
@@ -19,9 +21,7 @@ class Generation:
         self._turn = turn
         self._is_open = False
         self._is_over = False
-        self._text = ""
-        self._tokens: tuple[int, ...] = ()
-        self._logprobs: tuple[TokenLogprobs, ...] | None = None
+        self._outputs = [CompletionOutput(index=index) for index in range(turn.num_outputs)]
 
     def __aiter__(self) -> Self:
         return self
@@ -38,19 +38,12 @@ class Generation:
             self._is_over = True
             self._turn.cancel()
             raise
-        if delta.finish_reason is not None:
+        if delta.finish_reason is not None and self._turn.has_result:
             self._is_over = True
             return self._turn.result
-        self._text += delta.text
-        self._tokens += delta.token_ids
-        if delta.logprobs is not None:
-            self._logprobs = (*(self._logprobs or ()), *delta.logprobs)
+        self._outputs[delta.index] = _with(self._outputs[delta.index], delta)
         return RequestOutput(
-            request_id=self._turn.request_id,
-            outputs=(
-                CompletionOutput(text=self._text, token_ids=self._tokens, logprobs=self._logprobs),
-            ),
-            finished=False,
+            request_id=self._turn.request_id, outputs=tuple(self._outputs), finished=False
         )
 
     async def aclose(self) -> None:
@@ -60,3 +53,16 @@ class Generation:
 
     def __del__(self) -> None:
         self._turn.cancel_from_anywhere()
+
+
+def _with(output: CompletionOutput, delta: Delta) -> CompletionOutput:
+    logprobs = output.logprobs
+    if delta.logprobs is not None:
+        logprobs = (*(logprobs or ()), *delta.logprobs)
+    return attrs.evolve(
+        output,
+        text=output.text + delta.text,
+        token_ids=output.token_ids + delta.token_ids,
+        finish_reason=delta.finish_reason,
+        logprobs=logprobs,
+    )

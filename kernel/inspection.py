@@ -1,19 +1,22 @@
 """Looking into a running engine: statistics, health, sessions. Reads, never changes."""
 
+from typing import Literal
+
 from kernel.core import Core
 from kernel.kept_states import NO_STATE
 from kernel.outputs import CacheMiss, CheckpointInfo, EngineStats, Health, SessionInfo
 from kernel.session import SessionActor
 from kernel.session_state import SessionState
-from ownership import ZEROS
+from ownership import BaseName, LedgerView, Place
 
-__all__ = ["health", "session_info", "stats"]
+__all__ = ["dormant_info", "health", "session_info", "stats"]
 
 
 def stats(core: Core) -> EngineStats:
     """Gauges of this moment and counters since opening. O(capacity): it audits."""
     audit = core.ledger.audit()
-    capacity = core.ledger.view.capacity
+    view = core.ledger.view
+    capacity, host = view.capacity, view.host_capacity
     scheduler = core.scheduler
     cache = None if scheduler is None else scheduler.cache
     counters, ends = core.counters, core.session_counters
@@ -24,11 +27,16 @@ def stats(core: Core) -> EngineStats:
         num_sessions=core.num_sessions,
         slots_total=capacity.slots,
         slots_free=audit.free_slots,
-        slots_batch=audit.batch,
-        slots_session=audit.session,
-        slots_cache=audit.cache,
-        slots_draining=audit.draining,
-        slots_quarantined=audit.quarantined,
+        slots_batch=audit.on_device.get("batch", 0),
+        slots_session=audit.on_device.get("session", 0),
+        slots_cache=audit.on_device.get("cache", 0),
+        slots_draining=audit.on_device.get("draining", 0),
+        slots_quarantined=audit.on_device.get("quarantined", 0),
+        host_slots_total=0 if host is None else host.slots,
+        host_slots_free=audit.host_free_slots,
+        host_pages_total=0 if host is None else host.pages,
+        host_pages_free=audit.host_free_pages,
+        states_in_host=audit.in_host.get("session", 0),
         pages_total=capacity.pages,
         pages_free=audit.free_pages,
         pages_quarantined=core.ledger.view.quarantined_pages,
@@ -76,7 +84,7 @@ def session_info(core: Core, actor: SessionActor) -> SessionInfo:
     state = actor.state
     held = None if actor.is_closed else state.state
     claim = None if held is None else core.ledger.view.describe(held)
-    pages = 0 if claim is None else -(-claim.position // core.limits.page_size)
+    pages = 0 if claim is None else len(claim.pages)
     has_pages = core.limits.num_pages > 0
     page_bytes = core.limits.page_size * core.model.page_token_bytes if has_pages else 0
     slot_bytes = core.model.slot_bytes if core.limits.num_slots else 0
@@ -88,15 +96,29 @@ def session_info(core: Core, actor: SessionActor) -> SessionInfo:
         num_tokens=len(state.log),
         position=position,
         pending_tokens=len(state.log) - position,
+        first_position=0 if claim is None else claim.first_page * core.limits.page_size,
         version=state.version,
-        place="log" if actor.is_closed or state.base is ZEROS else "device",
+        place="log" if actor.is_closed else _place(state, core.ledger.view),
         bytes=0 if claim is None else slot_bytes + pages * page_bytes,
         turns=actor.turns,
         last_used_s=actor.last_used_at,
-        detached=actor.is_detached,
+        detached=actor.identity.is_detached,
         cache_miss=_cache_miss(actor),
         checkpoints=() if actor.is_closed else _checkpoints(state),
     )
+
+
+def _place(state: SessionState, view: LedgerView) -> Literal["device", "host", "log"]:
+    base = state.base
+    found = view.find_base(base) if isinstance(base, BaseName) else None
+    if found is None:
+        return "log"
+    return "host" if found.place is Place.HOST else "device"
+
+
+def dormant_info(session_id: str) -> SessionInfo:
+    """A session that is only in the store: what there is to say without reading it."""
+    return SessionInfo(session_id=session_id, state="dormant", place="disk", detached=True)
 
 
 def _checkpoints(state: SessionState) -> tuple[CheckpointInfo, ...]:

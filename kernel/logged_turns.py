@@ -125,8 +125,11 @@ class LoggedTurns:
             self._turns.pop()
 
     def stored(self, log: "array[int]", *, since: int = 0) -> tuple[StoredTurn, ...]:
-        """With their tokens, as a store or a file keeps them: those that begin at ``since`` or
-        later. O(their tokens).
+        """With their tokens, as a store or a file keeps them. O(their tokens).
+
+        Args:
+            log: whose turns these are.
+            since: those that begin there, or later.
         """
         ends = [turn.start for turn in self._turns[1:]] + [len(log)]
         return tuple(

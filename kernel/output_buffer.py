@@ -73,6 +73,8 @@ class TurnOutput:
         self.recomputed_tokens = 0
         self.preemptions = 0
         self.delivered = 0
+        self.on_news: Callable[[], None] | None = None
+        """Called with each token and with the end, by whoever writes them; must not raise."""
         self.hidden_tail = 0
         """1 when the last token is a stop token, whose text is not part of the answer."""
         self._detokenizer = detokenizer
@@ -101,6 +103,8 @@ class TurnOutput:
         if event is not None and self._delta_readers:
             event.set()
             self._event = None
+        if self.on_news is not None:
+            self.on_news()
 
     def push_scores(self, found: TokenLogprobs | None) -> None:
         """Append what was asked for of the token that is pushed next."""
@@ -121,6 +125,8 @@ class TurnOutput:
             self._on_end()
             if self._event is not None:
                 self._event.set()
+            if self.on_news is not None:
+                self.on_news()
 
     # The edge: foreign code runs here
 
@@ -190,7 +196,7 @@ class TurnOutput:
             TenureError: the turn failed, timed out or was aborted from elsewhere.
         """
         while True:
-            delta = self._take()
+            delta = self.take()
             if delta is not None:
                 return delta
             if self._final_delta_sent:
@@ -212,7 +218,13 @@ class TurnOutput:
             self._event = anyio.Event()
         await self._event.wait()
 
-    def _take(self) -> Delta | None:
+    @property
+    def is_read(self) -> bool:
+        """Whether the delta that ends the turn, or its error, has been taken."""
+        return self._final_delta_sent
+
+    def take(self) -> Delta | None:
+        """What came since the last call, if anything did; raises as :meth:`next_delta`."""
         if self._final_delta_sent:
             return None
         end = self.end

@@ -60,6 +60,8 @@ class Delta:
     """Set on the last delta of a turn."""
     logprobs: tuple[TokenLogprobs, ...] | None = None
     """One for each of ``token_ids``, where ``SamplingParams.logprobs`` asked for them."""
+    index: int = 0
+    """Of the output that it belongs to, where ``SamplingParams.n`` asked for several."""
 
 
 @attrs.frozen(kw_only=True)
@@ -181,16 +183,20 @@ class SessionInfo:
     """A session at one moment."""
 
     session_id: str
-    state: Literal["idle", "queued", "running", "closed"]
+    state: Literal["idle", "queued", "running", "dormant", "closed"]
+    """``"dormant"``: only in the store; the other fields are known when it is woken."""
     num_tokens: int = 0
     """Length of the token log."""
     position: int = 0
     """Tokens that the committed state has absorbed; for a fork without a turn, its parent's."""
     pending_tokens: int = 0
     """Tokens of the log that the next turn absorbs first: ``num_tokens - position``."""
+    first_position: int = 0
+    """The oldest position that attention layers still see in the committed state; 0: all of them.
+    Above 0 in a session that slides: of what was before only recurrent layers know."""
     version: int = 0
     """Changes of the committed state so far."""
-    place: Literal["device", "log"] = "log"
+    place: Literal["device", "host", "disk", "log"] = "log"
     """Where the state is; ``"log"``: given up, the next turn computes it from the token log."""
     bytes: int = 0
     """Device memory of the committed state; a fork without a turn has none of its own."""
@@ -225,6 +231,12 @@ class EngineStats:
     pages_total: int = 0
     pages_free: int = 0
     pages_quarantined: int = 0
+    host_slots_total: int = 0
+    host_slots_free: int = 0
+    host_pages_total: int = 0
+    host_pages_free: int = 0
+    states_in_host: int = 0
+    """States at rest that are parked in host memory."""
     steps: int = 0
     turns_finished: int = 0
     turns_cancelled: int = 0

@@ -36,6 +36,9 @@ class SamplingParams:
         ValidationError: a value is out of range or contradicts another.
     """
 
+    n: int = 1
+    """Outputs for one prompt, which is absorbed once; each draws by a seed of its own, made of the
+    request's and its index. For requests without a session: a session has one history."""
     temperature: float = 1.0
     """0 is greedy: the likeliest token, the lowest id among equals."""
     top_p: float = 1.0
@@ -97,6 +100,7 @@ class SamplingParams:
     """False: special tokens have a text, too."""
 
     def __attrs_post_init__(self) -> None:
+        checks.integer("n", self.n, least=1)
         self._check_distribution()
         self._check_penalties()
         self._check_length()

@@ -78,6 +78,7 @@ class TransferFlight:
     lease: Lease
     errands: tuple[Errand, ...]
     pool_incarnation: int
+    steps_before: int
 
 
 class Parking:
@@ -199,7 +200,7 @@ class Parking:
         lease = self._port.launch([self.copies.pop(number) for number in numbers], step=step)
         errands = tuple(self._errands.pop(number) for number in numbers)
         incarnation = self._system.incarnation_of(GPU_POOL)
-        flight = TransferFlight(lease, errands, incarnation)
+        flight = TransferFlight(lease, errands, incarnation, self._counters.steps)
         self.flights.append(flight)
         if self._system.post(self._pool, LaunchTransfer(lease, step), SCHEDULER) is None:
             return []
@@ -221,7 +222,9 @@ class Parking:
             The preempted turns whose states it was to copy, copied or not.
         """
         self.flights.remove(flight)
-        errands = flight.errands
+        counters, errands = self._counters, flight.errands
+        beside = counters.steps - flight.steps_before
+        counters.steps_beside_a_copy = max(counters.steps_beside_a_copy, beside)
         images: tuple[StateImage | None, ...] = (None,) * len(errands)
         why = ""
         if isinstance(report, TransferDone) and len(report.images) == len(errands):

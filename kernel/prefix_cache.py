@@ -87,7 +87,7 @@ class PrefixCache:
         self._view = view
         self._counters = counters
         self._least = least
-        self._tree = PrefixTree()
+        self.tree = PrefixTree()
         self._nodes: dict[int, tuple[str, Node]] = {}
         self._ghosts: dict[Node, str] = {}
         self._is_closed = False
@@ -104,7 +104,7 @@ class PrefixCache:
 
         O(tokens shared), compared as bytes, and O(states on the way).
         """
-        walk = self._tree.walk(salt, key, limit)
+        walk = self.tree.walk(salt, key, limit)
         self._use(walk)
         base: Base = ZEROS
         position = 0
@@ -122,7 +122,7 @@ class PrefixCache:
 
     def reach(self, salt: str, key: bytes) -> int:
         """The last position of a sequence at which a state stands; 0: none. Uses it."""
-        walk = self._tree.walk(salt, key, len(key))
+        walk = self.tree.walk(salt, key, len(key))
         self._use(walk)
         return walk.states[-1].position if walk.states else 0
 
@@ -161,7 +161,7 @@ class PrefixCache:
         number = name.version
         position = self._view.position(state)
         self.states[number] = state
-        node = self._tree.place(salt, key)
+        node = self.tree.place(salt, key)
         before, node.state, node.is_ghost = node.state, number, False
         self._ghosts.pop(node, None)
         self._nodes[number] = salt, node
@@ -230,7 +230,7 @@ class PrefixCache:
     def _forget(self, node: Node) -> None:
         salt = self._ghosts.pop(node)
         node.is_ghost = False
-        self._tree.prune(salt, node)
+        self.tree.prune(salt, node)
 
 
 def _why(walk: Walk, limit: int, least: int) -> CacheMiss:

@@ -60,15 +60,15 @@ class Walk:
 class PrefixTree:
     """One tree for each salt; what stands under one is never found under another."""
 
-    _roots: dict[str, Node] = attrs.field(init=False, factory=dict[str, Node])
+    roots: dict[str, Node] = attrs.field(init=False, factory=dict[str, Node])
 
     @property
     def is_empty(self) -> bool:
-        return not self._roots
+        return not self.roots
 
     def walk(self, salt: str, key: bytes, limit: int) -> Walk:
         """Follow a sequence for at most ``limit`` tokens. O(tokens shared), compared as bytes."""
-        node, end = self._roots.get(salt), min(limit * TOKEN_BYTES, len(key))
+        node, end = self.roots.get(salt), min(limit * TOKEN_BYTES, len(key))
         states: list[Node] = []
         ghosts: list[Node] = []
         at = 0
@@ -92,9 +92,9 @@ class PrefixTree:
 
         O(tokens of the sequence), compared and copied as bytes.
         """
-        node = self._roots.get(salt)
+        node = self.roots.get(salt)
         if node is None:
-            node = self._roots[salt] = Node(None, b"", 0)
+            node = self.roots[salt] = Node(None, b"", 0)
         at, end = 0, len(key)
         while at < end:
             first = key[at : at + TOKEN_BYTES]
@@ -116,7 +116,7 @@ class PrefixTree:
             parent = node.parent
             if parent is None:
                 if not node.children:
-                    del self._roots[salt]
+                    del self.roots[salt]
                 return
             if node.children:
                 _merge(node, parent)

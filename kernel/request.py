@@ -4,7 +4,7 @@ Every way out of the block posts at most one cancel (or interrupt), synchronousl
 its turn: a late one can't hit the next turn.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Literal, Self
 
@@ -17,13 +17,15 @@ from kernel.errors import (
     RequestAborted,
     RequestExists,
     SessionClosed,
+    TooLate,
 )
+from kernel.ids import SessionId
 from kernel.messages import CancelTurn, InterruptTurn, SessionMessage, StartTurn
 from kernel.outputs import CompletionOutput, Delta, RequestOutput, Timings, TokenLogprobs
 from kernel.reply import Reply
 from kernel.turn import TurnRequest
 
-__all__ = ["RunningTurn"]
+__all__ = ["RunningTurn", "completion_of", "prompt_logprobs_of"]
 
 
 class RunningTurn:
@@ -43,8 +45,10 @@ class RunningTurn:
         *,
         session_id: str | None,
         on_exit: Literal["rollback", "keep"] = "rollback",
+        prepare: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._desk = desk
+        self._prepare = prepare
         self._core = desk.core
         self._request = request
         self._submit = submit
@@ -59,6 +63,11 @@ class RunningTurn:
     def request_id(self) -> str:
         """Names the turn in events, errors and ``engine.abort``."""
         return self._request.id
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs there will be."""
+        return 1
 
     @property
     def has_result(self) -> bool:
@@ -88,6 +97,7 @@ class RunningTurn:
                 asked for can't be compiled.
             Overloaded: a bound of the engine is reached.
             RequestExists: the id is in use, or this turn was submitted before.
+            StoreError: its session is dormant, and can't be read.
             EngineClosed: the engine takes no more work.
         """
         self._desk.check_context()
@@ -98,9 +108,11 @@ class RunningTurn:
         self._request.output.submitted_at = self._core.dispatcher.now()
         if self._request.params.structured_outputs is not None:
             await self._desk.constrain(self._request)
-            if self._is_cancelled:
-                why = "it was cancelled before it was submitted"
-                raise RequestAborted(request_id=self.request_id, why=why)
+        if self._prepare is not None:
+            await self._prepare()
+        if self._is_cancelled:
+            why = "it was cancelled before it was submitted"
+            raise RequestAborted(request_id=self.request_id, why=why)
         self._session = self._submit(self._request)
         self._core.dispatcher.post(self._session, StartTurn(self._request), CALLER)
         try:
@@ -162,6 +174,9 @@ class RunningTurn:
         reply: Reply[int] = Reply()
         message = InterruptTurn(self._request.id, keep, reply)
         if not self._desk.ask(session, message):
+            if self._session_id is not None and self._core.holds(SessionId(self._session_id)):
+                why = "the session has gone dormant since"
+                raise TooLate(session_id=self._session_id, turn_id=self.request_id, why=why)
             raise SessionClosed(session_id=self._session_id or self.request_id)
         return await reply.wait()
 
@@ -206,34 +221,16 @@ class RunningTurn:
         end = output.end
         if end is None or end.error is not None:
             raise NotFinished(request_id=self.request_id)
-        tokens = tuple(output.tokens[: end.kept])
         return RequestOutput(
             request_id=request.id,
             session_id=self._session_id,
             prompt_token_ids=tuple(request.tokens),
-            prompt_logprobs=self._prompt_logprobs(),
-            outputs=(
-                CompletionOutput(
-                    text=self._request.output.final_text(),
-                    token_ids=tokens,
-                    finish_reason=end.reason,
-                    stop_reason=end.stop_reason,
-                    logprobs=(
-                        None if output.logprobs is None else tuple(output.logprobs[: end.kept])
-                    ),
-                ),
-            ),
+            prompt_logprobs=prompt_logprobs_of(request),
+            outputs=(completion_of(request, 0),),
             usage=output.usage,
             timings=self._timings(),
             history_differs=request.history_differs,
         )
-
-    def _prompt_logprobs(self) -> tuple[TokenLogprobs | None, ...] | None:
-        request = self._request
-        if request.params.prompt_logprobs is None:
-            return None
-        scored = request.output.prompt_logprobs
-        return (*scored, *[None] * (len(request.tokens) - len(scored)))
 
     def _timings(self) -> Timings:
         output = self._request.output
@@ -246,3 +243,27 @@ class RunningTurn:
             total_s=(output.ended_at or start) - start,
             preemptions=output.preemptions,
         )
+
+
+def completion_of(request: TurnRequest, index: int) -> CompletionOutput:
+    """What a turn that has ended has generated and kept."""
+    output, end = request.output, request.output.end
+    if end is None:
+        raise NotFinished(request_id=request.id)
+    logprobs = output.logprobs
+    return CompletionOutput(
+        index=index,
+        text=output.final_text(),
+        token_ids=tuple(output.tokens[: end.kept]),
+        finish_reason=end.reason,
+        stop_reason=end.stop_reason,
+        logprobs=None if logprobs is None else tuple(logprobs[: end.kept]),
+    )
+
+
+def prompt_logprobs_of(request: TurnRequest) -> tuple[TokenLogprobs | None, ...] | None:
+    """Log-probabilities of a turn's input, if they were asked for."""
+    if request.params.prompt_logprobs is None:
+        return None
+    scored = request.output.prompt_logprobs
+    return (*scored, *[None] * (len(request.tokens) - len(scored)))

@@ -200,8 +200,7 @@ class Room:
         """Cached states that may go; never the one that the turn would start from."""
         if self._cache is None or wanted.has_memory(gain):
             return []
-        is_cached = isinstance(own, BaseName) and own.holder == SCHEDULER
-        spare = own.version if is_cached else 0
+        spare = own.version if isinstance(own, BaseName) and own.holder == SCHEDULER else 0
         return self._cache.plan(gain, wanted.slots, wanted.pages, spare=spare)
 
     def _wanted(

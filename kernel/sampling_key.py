@@ -8,7 +8,7 @@ alike. BLAKE2b gives the same keys on every platform and version of Python.
 import hashlib
 import struct
 
-__all__ = ["request_seed", "turn_key"]
+__all__ = ["choice_seed", "request_seed", "turn_key"]
 
 _MASK = 2**64 - 1
 
@@ -23,6 +23,16 @@ def request_seed(engine_seed: int, request_id: str) -> int:
     # surrogatepass: an id is the caller's; one that isn't valid text must not fail here.
     named = request_id.encode("utf-8", "surrogatepass")
     return _digest(b"tenure.request", struct.pack("<Q", engine_seed & _MASK) + named)
+
+
+def choice_seed(seed: int, index: int) -> int:
+    """Give each of several outputs of a request a seed of its own; the first keeps the request's.
+
+    So the first of n outputs is what one output alone would be.
+    """
+    if index == 0:
+        return seed
+    return _digest(b"tenure.choice", struct.pack("<QQ", seed & _MASK, index & _MASK))
 
 
 def _digest(purpose: bytes, data: bytes) -> int:

@@ -189,6 +189,8 @@ class Scheduler(Actor[SchedulerMessage]):
             return
         if turn.in_flight:
             turn.cancelled = True
+            # Not only at the landing, which may never come: till then it drains.
+            self.parking.give_back_parked(turn)
         else:
             self._work.drop(turn)
 
@@ -297,14 +299,13 @@ class Scheduler(Actor[SchedulerMessage]):
             token = outcome
         elif isinstance(outcome, RowScores):
             token, is_last = take_scores(turn, start, outcome), outcome.is_last
-        has_loaded, turn.is_loading = turn.is_loading, False
-        turn.is_sliding = False
+        turn.is_loading = turn.is_sliding = False
         turn.has_landed = True
         self.parking.give_back_parked(turn)
         if turn.cancelled:
             self._work.drop(turn)
             return
-        if isinstance(outcome, RowFault) and has_loaded:
+        if isinstance(outcome, RowFault) and outcome.is_undefined:
             self._lose_image(turn)
             return
         if token is not None and self._take_token(turn, token, is_last):

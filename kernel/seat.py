@@ -15,6 +15,6 @@ class Seat:
     """One session as its callers hold it: a few bytes, however large the session is."""
 
     actor: "SessionActor | None"
-    """``None``: it is dormant. A closed one keeps its actor, for what there is to be known of it."""
+    """``None``: it is dormant. A closed one keeps its actor, for what there is to know of it."""
     birth: str = ""
     """Tells a session that is woken from a namesake; empty: it is in no store."""

@@ -12,7 +12,6 @@ claim, and tells its caller after the store's answer; whatever else is about the
 A one-shot request is a session of one turn that closes itself.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Literal, assert_never, final
 
@@ -28,7 +27,7 @@ from kernel.errors import (
     TenureError,
 )
 from kernel.ids import SCHEDULER, STORE, SessionId, TurnId, session_custodian
-from kernel.kept_states import Mark
+from kernel.log_changes import LogChanges
 from kernel.messages import (
     Cancel,
     CancelTurn,
@@ -61,13 +60,11 @@ from kernel.messages import (
 from kernel.output_buffer import TurnEnd
 from kernel.reply import Reply
 from kernel.seat import Seat
-from kernel.session_archive import SessionArchive
-from kernel.session_history import change_history, check_history, history_after, marks_within
+from kernel.session_archive import Deferred, SessionArchive
 from kernel.session_home import SessionHome
-from kernel.session_interrupts import LateCut, interrupt
-from kernel.session_record import SessionFacts, bring_back, facts_of
+from kernel.session_identity import SessionIdentity
+from kernel.session_rest import SessionRest
 from kernel.session_state import SessionState
-from kernel.session_store import SessionRecord
 from kernel.session_tiers import SessionTiers
 from kernel.store_messages import LogStored, StateFetched, StateStored
 from kernel.turn import OpenTurn, TurnRequest
@@ -104,11 +101,9 @@ class SessionActor(Actor[SessionMessage]):
         self.is_closed = False
         self.is_close_posted = False
         """A latch: one message is enough, however often it is closed."""
-        self.is_detached = False
-        self.idle_timeout_s = idle_timeout_s
         self.seat = Seat(self, birth)
-        self.removed: Reply[None] = Reply()
-        """Answered when a session that was closed is off the disk."""
+        self.removed: Reply[None] | None = None
+        """Who closes it puts one in, to be answered when the session is off the disk."""
         self._starts_waiting = False
         self._here: Address[SessionMessage] = Address(self.name)
         self._home = home
@@ -116,36 +111,21 @@ class SessionActor(Actor[SessionMessage]):
         deadlines.rest()
         self._records = TurnRecords(session_id, home.counters, deadlines, home.probe)
         self.waiting = TurnQueue(session_id, self.state, home.door, deadlines, system, self._here)
+        self.identity = SessionIdentity(session_id, birth, self.state, idle_timeout_s)
         self.archive: SessionArchive | None = None
         if home.residents is not None and not is_one_shot:
             self.archive = SessionArchive(
-                session_id, name, system, home.probe, self.state, self._facts
+                session_id, name, system, home.probe, self.state, self.identity.facts
             )
+        self._changes = LogChanges(session_id, system, self.state, self.archive, self.identity)
         self._tiers = SessionTiers(name, system, self.state, self.archive)
+        self._rest: SessionRest | None = None
+        if self.archive is not None and home.residents is not None:
+            self._rest = SessionRest(self, home.residents, self.archive, self._tiers)
 
     def inherit(self, parent: "SessionActor") -> None:
         """Begin as a fork: the parent's log and turns, its committed state as base."""
         self.state.inherit(parent.state)
-
-    def bring_back(
-        self,
-        record: SessionRecord,
-        facts: SessionFacts,
-        image: StateImage | None,
-        *,
-        is_stored: bool,
-    ) -> None:
-        """Begin as a session that was kept; ``is_stored``: in the store of this engine.
-
-        Raises:
-            DamagedRecord: the record doesn't say what a record says.
-        """
-        bring_back(self.state, record)
-        self.state.slides = facts.slides
-        self.state.states.marks.update(facts.marks)
-        self.state.image = image
-        if self.archive is not None and is_stored:
-            self.archive.found(record)
 
     @property
     def turns(self) -> int:
@@ -163,10 +143,11 @@ class SessionActor(Actor[SessionMessage]):
 
     def handle(self, message: Consume[SessionMessage], /) -> None:  # noqa: C901  one case a message
         """Take one message."""
-        if self.archive is not None and self.archive.defers(message):
+        if isinstance(message, Deferred) and self._defers(message):
             return
         if isinstance(message, HistoryMessage):
-            self._change_history(message)
+            first = self.active or self.waiting.first
+            self._changes.change_history(message, None if first is None else first.id)
             return
         match message:
             case StartTurn():
@@ -183,7 +164,7 @@ class SessionActor(Actor[SessionMessage]):
                 moved = self.state.move(message.base, message.claim)
                 self._tell_scheduler(GaveUp(message.base, moved))
             case InterruptTurn():
-                self._interrupt(message)
+                self._changes.interrupt(message, self.active, self.waiting)
             case StopFound():
                 self._stop(message)
             case TurnEnded():
@@ -200,12 +181,8 @@ class SessionActor(Actor[SessionMessage]):
             case CloseSession():
                 error = message.error or SessionClosed(session_id=self.session_id)
                 self._close(error, stays_kept=message.stays_kept)
-            case StateRead():
-                self._tiers.state_read(message)
-            case Hibernate():
-                self._hibernate()
-            case ExportSession():
-                self._tiers.export(self.record(), message.reply)
+            case StateRead() | Hibernate() | ExportSession():
+                self._move(message)
             case LogStored() | StateStored() | StateFetched():
                 self._heard_from_store(message)
             case Down():
@@ -247,7 +224,8 @@ class SessionActor(Actor[SessionMessage]):
         self.waiting.turn_all_away(lost)
         if self.archive is not None:
             self.archive.turn_away_deferred(lost)
-        self.removed.fail(lost)
+        if self.removed is not None:
+            self.removed.answer(None)  # a log that is kept outlives its session
         self._home.on_end(self.session_id)
 
     def has_business_with(self, name: CustodianId, /) -> bool:
@@ -294,13 +272,17 @@ class SessionActor(Actor[SessionMessage]):
         self._starts_waiting = False
         if self.active is None and not self.waiting:
             self._deadlines.rest()
-            self._tell_residents()
+            self._tell_rest()
+
+    def _ends_with(self, request: TurnRequest) -> bool:
+        """Whether this is the one answer of a one-shot; one that absorbs is for others to fork."""
+        return self.is_one_shot and request.kind == "generate"
 
     def _start(self, request: TurnRequest) -> None:
         try:
             self._home.door.check_working()
             turn = open_turn(request, self.state, self._home.limits, session=self.name)
-            turn.cache.keeps_end = self.is_one_shot
+            turn.cache.keeps_end = self._ends_with(request)
         except TenureError as error:
             self.waiting.take_out(request)
             self.waiting.turn_away(request, error)
@@ -314,7 +296,7 @@ class SessionActor(Actor[SessionMessage]):
         self.last_used_at = self.system.now()
         self.active = active = ActiveTurn(request)
         self.waiting.take_out(request)  # not before: a death in between must find it
-        self._tell_residents()
+        self._tell_rest()
         if self.state.drop_checkpoint():
             self._tell_scheduler(Rested())
         request.accepted.answer(None)
@@ -342,6 +324,9 @@ class SessionActor(Actor[SessionMessage]):
             self._conclude(TurnEnd("error", 0, error=gone))
 
     # A turn ends
+
+    def _defers(self, message: Deferred) -> bool:
+        return self.archive is not None and self.archive.defers(message)
 
     @property
     def _is_saving(self) -> bool:
@@ -389,7 +374,7 @@ class SessionActor(Actor[SessionMessage]):
         if active is None:
             return
         self.state.extend_by_turn(active.request, end.kept)
-        if self.is_one_shot:
+        if self._ends_with(active.request):
             self.state.drop_held()
         else:
             self.state.take_held(keep_checkpoint=active.request.kind == "generate")
@@ -408,7 +393,7 @@ class SessionActor(Actor[SessionMessage]):
         self._records.ended(active, end)
         self._forget_fetch(active.id)
         self.last_used_at = self.system.now()
-        if self.is_one_shot:
+        if self._ends_with(active.request) or (self.is_one_shot and end.error is not None):
             self._close(SessionClosed(session_id=self.session_id))
             return
         self._tell_scheduler(Rested())
@@ -453,50 +438,6 @@ class SessionActor(Actor[SessionMessage]):
         if hit is not None:
             self._tell_scheduler(Interrupt(message.turn, hit.kept_tokens, "stop"))
 
-    def _interrupt(self, message: InterruptTurn) -> None:
-        told = interrupt(self.session_id, message, self.active, self.waiting, self.state)
-        if isinstance(told, LateCut):
-            marks = marks_within(self.state.states.marks, told.length)
-            cut = partial(self._cut_late, told.keep, message.reply)
-            self._change_log(told.length, marks, cut, message.reply.fail)
-        elif told is not None:
-            self._tell_scheduler(told)
-
-    def _cut_late(self, keep: int, reply: Reply[int]) -> None:
-        kept, _ = self.state.cut_last_turn(keep)
-        self._tell_scheduler(Rested())
-        reply.answer(kept)
-
-    def _change_history(self, message: HistoryMessage) -> None:
-        first = self.active or self.waiting.first
-        open_turn = None if first is None else first.id
-        try:
-            check_history(self.session_id, message, self.state, open_turn)
-        except TenureError as error:
-            message.reply.fail(error)
-            return
-        change = partial(self._history_kept, message)
-        self._change_log(*history_after(message, self.state), change, message.reply.fail)
-
-    def _history_kept(self, message: HistoryMessage) -> None:
-        change_history(message, self.state)
-        self._tell_scheduler(Rested())
-
-    def _change_log(
-        self,
-        length: int,
-        marks: dict[str, Mark],
-        keep: Callable[[], None],
-        lose: Callable[[StoreError], None],
-    ) -> None:
-        """Cut the log, or change its marks: durably first, where there is a store."""
-        archive = self.archive
-        if archive is None:
-            keep()
-            return
-        facts = None if marks == self.state.states.marks else self._facts(marks)
-        archive.propose(archive.jobs(length, facts), length, keep, lose)
-
     def _close(self, error: BaseException, *, stays_kept: bool = False) -> None:
         """Close now: forget the turn, answer whoever waits, give back what is held."""
         active = self.active
@@ -510,32 +451,43 @@ class SessionActor(Actor[SessionMessage]):
         self.waiting.turn_all_away(error)
         if self.archive is not None:
             self.archive.turn_away_deferred(error)
-            self.archive.end(None if stays_kept else self.removed)
+        removed = self.removed or Reply()
+        if self.archive is None or stays_kept:
+            removed.answer(None)
+        else:
+            self.archive.forget(removed)
         self._leave()
 
     def _leave(self) -> None:
         """Give back what is held, and be gone."""
         self._deadlines.wake()
         self.state.close()
+        self._rest = None  # so that nothing here names the actor
+        if self.is_one_shot:
+            self.seat.actor = None
         self.system.retire(self)
         self._home.on_end(self.session_id)
         self._tell_scheduler(Rested())
 
     # The store
 
-    def _facts(self, marks: dict[str, Mark] | None = None) -> dict[str, object]:
-        return facts_of(
-            birth=self.seat.birth,
-            is_detached=self.is_detached,
-            idle_timeout_s=self.idle_timeout_s,
-            state=self.state,
-            marks=marks,
-        )
+    def tell_woken(self) -> None:
+        """It was made of what the store holds, and can be left to it again."""
+        self._tell_event("session.woken")
+        self._tell_rest()
 
-    def record(self) -> SessionRecord:
-        """The session as it is now, without its state. O(log)."""
-        turns = self.state.logged.stored(self.state.log)
-        return SessionRecord(self.session_id, turns, self._facts())
+    def _tell_event(self, event: str) -> None:
+        if self._home.probe.enabled:
+            facts = {"session": self.session_id, "num_tokens": len(self.state.log)}
+            self._home.probe.record(event, facts)
+
+    def _move(self, message: StateRead | Hibernate | ExportSession) -> None:
+        if isinstance(message, StateRead):
+            self._tiers.state_read(message)
+        elif isinstance(message, ExportSession):
+            self._tiers.export(self.identity.record(), message.reply)
+        elif self._rest is not None:
+            self._rest.begin()
 
     def _heard_from_store(self, message: LogStored | StateStored | StateFetched) -> None:
         archive = self.archive
@@ -564,49 +516,28 @@ class SessionActor(Actor[SessionMessage]):
         if self._tiers.forget_fetch(turn):
             self._home.door.leave(turn)
 
-    def _tell_residents(self) -> None:
-        """Whether the session could be left to the store."""
-        residents, archive = self._home.residents, self.archive
-        if residents is not None and archive is not None:
-            if self._is_at_rest:
-                residents.rests(self.session_id)
-            else:
-                residents.stirs(self.session_id)
+    def _tell_rest(self) -> None:
+        if self._rest is not None:
+            self._rest.tell()
 
     @property
-    def _is_at_rest(self) -> bool:
-        """Whether nothing would be lost without an actor."""
-        archive = self.archive
-        return (
-            archive is not None
-            and archive.is_whole
-            and not archive.deferred
-            and self.active is None
-            and not self.waiting
-            and not self.is_closed
-        )
+    def is_free(self) -> bool:
+        """Whether the session does nothing."""
+        return self.active is None and not self.waiting and not self.is_closed
 
     def _forget_idle(self, message: ForgetIdle) -> None:
         if not self._deadlines.is_this_rest(message.rest) or self.active is not None:
             return
-        if self._is_at_rest:
-            self._hibernate()
+        if self._rest is not None and self._rest.is_possible:
+            self._rest.begin()
         else:
             self._close(SessionClosed(session_id=self.session_id, why="idle timeout"))
 
-    def _hibernate(self) -> None:
-        if self._is_at_rest:
-            self._tiers.to_disk(self._go_dormant)
-        else:
-            self._tell_residents()
-
-    def _go_dormant(self) -> None:
-        """All is on the disk: be forgotten, unless somebody wants something meanwhile."""
-        if not self._is_at_rest or len(self.mailbox):
-            self._tell_residents()
-            return
+    def go_dormant(self) -> None:
+        """All is on the disk, and nobody wants anything: be forgotten."""
         self.is_closed = True
         self.seat.actor = None
+        self._tell_event("session.dormant")
         self._leave()
 
     def _down(self, message: Down) -> None:
@@ -614,11 +545,11 @@ class SessionActor(Actor[SessionMessage]):
             self._store_down(message)
             return
         active = self.active
-        if active is not None and active.scheduler_incarnation == message.incarnation:
-            if not self._is_saving:
-                self._home.door.leave(active.id)
-                fault = EngineFault(actor=message.name, why=message.why)
-                self._conclude(TurnEnd("error", 0, error=fault))
+        is_theirs = active is not None and active.scheduler_incarnation == message.incarnation
+        if active is not None and is_theirs and not self._is_saving:
+            self._home.door.leave(active.id)
+            fault = EngineFault(actor=message.name, why=message.why)
+            self._conclude(TurnEnd("error", 0, error=fault))
         self._tiers.scheduler_died()
         self._tell_scheduler(Rested())
 

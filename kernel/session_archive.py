@@ -25,7 +25,6 @@ from kernel.messages import (
     ExportSession,
     HistoryMessage,
     InterruptTurn,
-    SessionMessage,
     StoreMessage,
 )
 from kernel.probe import Probe
@@ -54,7 +53,7 @@ from kernel.store_messages import (
 from kernel.turn import TurnRequest
 from ownership import CustodianId
 
-__all__ = ["Archived", "Change", "SessionArchive"]
+__all__ = ["Archived", "Change", "Deferred", "SessionArchive"]
 
 _STORE: Final = Address[StoreMessage](STORE)
 
@@ -71,6 +70,9 @@ class Archived(Protocol):
 
     @property
     def logged(self) -> LoggedTurns: ...
+
+    @property
+    def cache_salt(self) -> str: ...
 
 
 Deferred = InterruptTurn | HistoryMessage | ExportSession
@@ -130,6 +132,7 @@ class SessionArchive:
         self._facts = facts
         self._kept_len = 0
         self._has_kept_facts = False
+        self._kept_salt = ""
         self._is_in_doubt = False
         self._numbers = 0
         self._snapshot_bytes = 0
@@ -140,6 +143,7 @@ class SessionArchive:
     def found(self, record: SessionRecord) -> None:
         """The session was made of what the store holds."""
         self.is_opened = self._has_kept_facts = True
+        self._kept_salt = self._kept.cache_salt
         self._kept_len = record.log_len
         self.snapshot = record.state_position or 0
         self._snapshot_bytes = record.state_bytes
@@ -156,9 +160,9 @@ class SessionArchive:
             and self._kept_len == len(self._kept.log)
         )
 
-    def defers(self, message: SessionMessage) -> bool:
+    def defers(self, message: Deferred) -> bool:
         """Keep a message back that is about the log, while a change of it is under way."""
-        if self.change is None or not isinstance(message, Deferred):
+        if self.change is None:
             return False
         self.deferred.append(message)
         return True
@@ -207,6 +211,7 @@ class SessionArchive:
             change.lose(self._error(message.fault))
             return True
         self._has_kept_facts = True
+        self._kept_salt = self._kept.cache_salt
         self._is_in_doubt = False
         self._kept_len = change.length
         self._drop_snapshot_beyond(change.length)
@@ -234,6 +239,16 @@ class SessionArchive:
         change.lose(self._error(fault))
         return True
 
+    def keep_whole(self, image: StateImage | None, reply: Reply[None]) -> None:
+        """Keep all of a session that was brought in from elsewhere; answered when its log is."""
+
+        def keep() -> None:
+            reply.answer(None)
+            if image is not None:
+                self.offer_state(image)
+
+        self.propose((), len(self._kept.log), keep, reply.fail)
+
     def repair(self) -> None:
         """Make sure that the store holds what the session does, after a doubt."""
         if self._is_in_doubt and self.change is None:
@@ -246,11 +261,6 @@ class SessionArchive:
             reply.answer(None)
         elif self._system.post(_STORE, message, self._holder) is not None:
             reply.fail(self._error(_GONE))
-
-    def end(self, reply: Reply[None] | None) -> None:
-        """The session closes; ``reply`` is answered when it is off the disk, ``None``: it stays."""
-        if reply is not None:
-            self.forget(reply)
 
     def turn_of(self, request: TurnRequest, kept: int) -> StoredTurn | None:
         """A turn that ends, as it is to be kept; ``None``: it leaves nothing in the log."""
@@ -267,8 +277,9 @@ class SessionArchive:
         return KeepTurn(self._session_id, turn)
 
     def jobs(self, length: int, facts: Mapping[str, object] | None) -> tuple[LogJob, ...]:
-        """The jobs for a log of this length; ``facts`` are new ones. Facts go first: a mark that is
-        missing is better than one beyond the log.
+        """The jobs for a log of this length; ``facts`` are new ones.
+
+        Facts go first: a mark that is missing is better than one beyond the log.
         """
         jobs: list[LogJob] = [] if facts is None else [KeepFacts(self._session_id, facts)]
         if length < len(self._kept.log):
@@ -276,7 +287,8 @@ class SessionArchive:
         return tuple(jobs)
 
     def _missing(self) -> Iterator[LogJob]:
-        if self._is_in_doubt or not self._has_kept_facts:
+        has_salt = self._kept_salt == self._kept.cache_salt
+        if self._is_in_doubt or not (self._has_kept_facts and has_salt):
             yield KeepFacts(self._session_id, self._facts())
         if self._is_in_doubt:
             yield CutLog(self._session_id, self._kept_len)

@@ -5,17 +5,22 @@ cancelled while it waits has still asked: the message is on its way, and is carr
 """
 
 import contextlib
+import os
 import sys
+from functools import partial
+from pathlib import Path
 
 from kernel import checks
 from kernel.actor import Address
 from kernel.desk import CALLER, Desk
 from kernel.errors import SessionClosed, SessionNotFound, ValidationError
 from kernel.ids import SessionId
-from kernel.inspection import session_info
+from kernel.inspection import dormant_info, session_info
 from kernel.messages import (
     CloseSession,
     DropMark,
+    Exported,
+    ExportSession,
     HistoryMessage,
     InterruptTurn,
     RestoreMark,
@@ -23,6 +28,7 @@ from kernel.messages import (
     SessionMessage,
     SetMark,
 )
+from kernel.opening import file_header
 from kernel.outputs import SessionInfo
 from kernel.reply import Reply
 from kernel.session import SessionActor
@@ -31,12 +37,13 @@ __all__ = ["SessionHandle"]
 
 
 class SessionHandle:
-    """One session, by its actor."""
+    """One session, by its actor as long as it has one; a dormant one is woken by what is asked."""
 
     def __init__(self, desk: Desk, session_id: SessionId, actor: SessionActor | None) -> None:
         self._desk = desk
         self._id = session_id
-        self._actor = actor
+        self._seat = None if actor is None else actor.seat
+        self._removal: Reply[None] | None = None
 
     @property
     def session_id(self) -> str:
@@ -44,8 +51,9 @@ class SessionHandle:
 
     @property
     def info(self) -> SessionInfo:
-        """The session at this moment."""
-        return session_info(self._desk.check_context(), self._alive())
+        """The session at this moment; of a dormant one little more than that it is there."""
+        core, actor = self._desk.check_context(), self._resident()
+        return dormant_info(self._id) if actor is None else session_info(core, actor)
 
     async def interrupt(self, keep: int | None = None) -> int:
         """End the running turn, or cut the last one, keeping ``keep`` generated tokens.
@@ -111,7 +119,7 @@ class SessionHandle:
         """
         self._desk.check_context()
         checks.name("name", name)
-        marks = self._alive().state.states.marks
+        marks = (await self._awake()).state.states.marks
         chosen = self._desk.fresh_id("checkpoint", marks) if name is None else name
         reply: Reply[int] = Reply()
         await self._ask(SetMark(chosen, reply), reply)
@@ -147,47 +155,122 @@ class SessionHandle:
         reply: Reply[int] = Reply()
         await self._ask(DropMark(mark, reply), reply)
 
+    async def export(self) -> bytes:
+        """The session as bytes: its log, its checkpoints' places, and its state, as they are now.
+
+        Without the turn that runs. Another engine of the same model, dtype and weights takes them
+        by :meth:`Engine.import_session` and goes on with the same tokens; they are a file of
+        :meth:`save`, too. A state that can't be read out is left away, and computed again there.
+
+        Raises:
+            SessionClosed: the session is closed.
+            StoreError: it is dormant, and can't be read.
+            ValidationError: nothing is installed that writes sessions, or its messages hold
+                something that is no JSON value.
+        """
+        core = self._desk.check_context()
+        files = self._desk.session_files
+        reply: Reply[Exported] = Reply()
+        await self._post(ExportSession(reply))
+        found = await reply.wait()
+        pack = partial(files.pack, found.record, found.image, file_header(core.model))
+        return await core.environment.run_blocking(pack)
+
+    async def save(self, path: str | os.PathLike[str]) -> None:
+        """Write :meth:`export`'s bytes to a file, whole or not at all; survives the loss of power.
+
+        Raises:
+            SessionFileError: it can't be written.
+            SessionClosed: as :meth:`export`, StoreError, ValidationError.
+        """
+        checks.path("path", path)
+        core = self._desk.check_context()
+        data = await self.export()
+        write = partial(self._desk.session_files.write, Path(path), data)
+        await core.environment.run_blocking(write)
+
     async def close(self) -> None:
-        """Close now, whatever runs; idempotent.
+        """Close now, whatever runs, and remove it from the store, if there is one; idempotent.
 
         What the session held at rest is free on return. A step under way lands first: its claim
         is rolled back then, by the scheduler.
+
+        Raises:
+            StoreError: it is closed, and may still be in the store.
         """
         self._desk.check_context()
         with contextlib.suppress(SessionNotFound):
-            self._alive()
-        self._post_close()
+            self._resident()
+            self._post_close()
         await self._closed()
 
     async def _ask(self, message: InterruptTurn | HistoryMessage, reply: Reply[int]) -> int:
-        actor = self._alive()
+        await self._post(message)
+        return await reply.wait()
+
+    async def _post(self, message: InterruptTurn | HistoryMessage | ExportSession) -> None:
+        actor = await self._awake()
         session = Address[SessionMessage](actor.name)
         if actor.is_closed or not self._desk.ask(session, message):
             raise SessionClosed(session_id=self._id)
-        return await reply.wait()
 
-    def _alive(self) -> SessionActor:
-        if self._actor is None:
-            self._actor = self._desk.check_context().session(self._id)
-        return self._actor
+    def _resident(self) -> SessionActor | None:
+        """The session's actor; ``None``: it is dormant. Never a namesake's.
+
+        Raises:
+            SessionNotFound: there is no such session any more.
+        """
+        seat = self._seat
+        if seat is not None and seat.actor is not None:
+            return seat.actor
+        core = self._desk.check_context()
+        found = core.sessions.get(self._id)
+        if found is None and core.holds(self._id):
+            return None
+        if found is None or found.is_one_shot or (seat and seat.birth != found.seat.birth):
+            raise SessionNotFound(session_id=self._id)
+        self._seat = found.seat
+        return found
+
+    async def _awake(self) -> SessionActor:
+        """The session's actor, woken if need be. Cancel-safe.
+
+        Raises:
+            SessionNotFound: there is no such session any more.
+            StoreError: it can't be read.
+            TooManySessions: there is no room for it.
+            EngineClosed: the engine takes no more work.
+        """
+        while (actor := self._resident()) is None:
+            await self._desk.wake(self._id)
+        return actor
 
     def _open(self) -> SessionActor:
-        actor = self._alive()
-        if actor.is_closed:
+        actor = self._resident()
+        if actor is None or actor.is_closed:
             raise SessionClosed(session_id=self._id)
         return actor
 
     def _post_close(self) -> None:
         """Close our own session and no namesake, by one message at most."""
-        actor = self._actor
-        if actor is not None and not actor.is_close_posted:
+        seat = self._seat
+        actor = None if seat is None else seat.actor
+        if actor is None:
+            self._removal = self._removal or self._desk.remove(self._id)
+        elif not actor.is_close_posted:
             actor.is_close_posted = True
+            actor.removed = None if actor.archive is None else Reply()
             actor.mailbox.post(CloseSession(), CALLER)
 
     async def _closed(self) -> None:
-        actor = self._actor
+        seat = self._seat
+        actor = None if seat is None else seat.actor
         if actor is not None:
             await self._desk.until_closed(actor)
+            if actor.is_closed and actor.removed is not None:
+                await actor.removed.wait()
+        elif self._removal is not None:
+            await self._removal.wait()
 
 
 def _check_mark(mark: object) -> None:

@@ -19,6 +19,7 @@ _MARKS: Final = "marks"
 _DETACHED: Final = "detached"
 _IDLE_TIMEOUT: Final = "idle_timeout_s"
 _SLIDES: Final = "slides"
+_SALT: Final = "cache_salt"
 
 
 class DamagedRecord(ValueError):
@@ -33,6 +34,7 @@ class SessionFacts:
     is_detached: bool = False
     idle_timeout_s: float | None = None
     slides: bool = False
+    cache_salt: str = ""
     marks: Mapping[str, Mark] = attrs.field(factory=dict[str, Mark])
     """Without their states."""
 
@@ -52,6 +54,7 @@ def facts_of(
         _DETACHED: is_detached,
         _IDLE_TIMEOUT: idle_timeout_s,
         _SLIDES: state.slides,
+        _SALT: state.cache_salt,
         _MARKS: {name: [mark.length, mark.turns, mark.absorbed] for name, mark in marks.items()},
     }
 
@@ -77,6 +80,7 @@ def read_facts(record: SessionRecord) -> SessionFacts:
             bool(facts.get(_DETACHED)),
             None if idle is None else float(idle),
             bool(facts.get(_SLIDES)),
+            str(facts.get(_SALT, "")),
             marks,
         )
     except (TypeError, ValueError, AttributeError) as error:

@@ -41,8 +41,8 @@ __all__ = [
 
 SyncPolicy = Literal["full", "normal", "off"]
 """``"full"``: reported after an fsync, survives the loss of power. ``"normal"``: survives the end
-of the process, not the loss of power. ``"off"``: may lose what was reported when either happens,
-never more than the last turns, and is never half of one."""
+of the process; a loss of power may cost the last jobs that were reported, in their order, and never
+half of one. ``"off"``: as ``"normal"``, with the fewest fsyncs: it may cost more of them."""
 
 
 @attrs.frozen
@@ -94,7 +94,10 @@ class SessionRecord:
 
 @attrs.frozen
 class KeepTurn:
-    """Cut the log to ``turn.start`` and append the turn; opens the session if it is new."""
+    """Cut the log to ``turn.start`` and append the turn; opens the session if it is new.
+
+    Refused if the log is shorter than that. A turn without tokens gives way to the next one.
+    """
 
     session_id: str
     turn: StoredTurn
@@ -132,7 +135,7 @@ class KeepState:
 
 @attrs.frozen
 class DropState:
-    """Forget the snapshot; the log stays."""
+    """Forget the snapshot; the log stays. Done, too, if there is none."""
 
     session_id: str
 
@@ -153,7 +156,7 @@ class ReadState:
 
 @attrs.frozen
 class RemoveSession:
-    """Forget a session, log and all."""
+    """Forget a session, log and all. Done, too, if there is none."""
 
     session_id: str
 
@@ -205,15 +208,18 @@ class StoreWorker(Protocol):
         ...
 
     def holds(self, session_id: str, /) -> bool:
-        """Whether a session of this id is kept. Fast; called on the event loop."""
+        """Whether a session of this id is kept, or will be once the queued jobs are done.
+
+        Fast; called on the event loop.
+        """
         ...
 
     def session_ids(self) -> Sequence[str]:
-        """All sessions that are kept, in order of their names."""
+        """All sessions that are kept, in order of their names: a new list, of all of them."""
         ...
 
     def usage(self) -> StoreUsage:
-        """Counts; fast, called on the event loop."""
+        """Counts of what has been reported; fast, called on the event loop."""
         ...
 
     def stop(self) -> None:
@@ -226,7 +232,7 @@ class StoreWorker(Protocol):
 
 
 class SessionFiles(Protocol):
-    """The callable side of an entry point of the group ``tenure.session_files``."""
+    """What an entry point of the group ``tenure.session_files`` names: an object, not a factory."""
 
     def open_store(
         self,

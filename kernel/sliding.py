@@ -12,7 +12,9 @@ model carries what came before in its recurrent state.
 
 import attrs
 
-__all__ = ["SlidingWindow"]
+from kernel.step import DeviceLimits, ModelSpec
+
+__all__ = ["SlidingWindow", "why_not"]
 
 
 @attrs.frozen
@@ -42,3 +44,28 @@ class SlidingWindow:
         if position < self.length:
             return self.length
         return self.length + ((position - self.length) // self.hop + 1) * self.hop
+
+
+def why_not(
+    model: ModelSpec, limits: DeviceLimits, longest: int, window: SlidingWindow | None
+) -> str:
+    """Why no session of an engine can slide; empty: they can.
+
+    Args:
+        model: that computes.
+        limits: of its pools.
+        longest: positions of one sequence, at most.
+        window: that fits into both.
+    """
+    if not model.slides:
+        return f"the attention layers of {model.name} need every position; use refuse"
+    if not limits.num_pages:
+        return ""
+    if window is None:
+        return (
+            f"a window is two pages or more, of {limits.page_size} positions each; num_pages must"
+            f" hold two windows and is {limits.num_pages}, max_model_len one and is {longest}"
+        )
+    if limits.num_slots == 1:
+        return "a session slides from one slot into another; raise num_slots to 2"
+    return ""

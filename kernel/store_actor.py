@@ -237,10 +237,11 @@ class StoreActor(Actor[StoreMessage]):
                 self._fetched(business, report)
             case ReadStored():
                 self._on_record(business.session_id, _as_record(report))
-            case _Removal() if fault is None or fault.reason == "missing":
-                business.reply.answer(None)
             case _Removal():
-                business.reply.fail(_error(business.session_id, fault))
+                if fault is None or fault.reason == "missing":
+                    business.reply.answer(None)
+                else:
+                    business.reply.fail(_error(business.session_id, fault))
             case None:
                 pass  # asked for in a former life
             case _:

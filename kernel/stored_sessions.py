@@ -7,7 +7,6 @@ for it. So nobody ever holds a record that has grown old.
 """
 
 import itertools
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import Final, final
@@ -42,6 +41,7 @@ class StoredSessions:
         make: makes the actor of a session that was read; raises a TenureError if it can't.
         rules: of the store's actor.
         max_resident: sessions in memory beyond which some go dormant.
+        random: gives so many bytes that nobody else has.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class StoredSessions:
         rules: StoreRules,
         *,
         max_resident: int,
+        random: Callable[[int], bytes],
     ) -> None:
         self.worker = worker
         self.residents = LeastRecentlyUsed(max_resident, self._ask_to_go)
@@ -61,7 +62,8 @@ class StoredSessions:
         self._waking: dict[SessionId, Reply[SessionActor]] = {}
         self._jobs = itertools.count(1)
         self._births = itertools.count(1)
-        self._life = os.urandom(6).hex()
+        self.life = random(6).hex()
+        """Tells this life of the engine from all others."""
 
     def new_actor(self) -> StoreActor:
         """An actor over the store; another one after its death."""
@@ -75,7 +77,7 @@ class StoredSessions:
 
     def new_birth(self) -> str:
         """What no other session has, in this store or in any life of this engine."""
-        return f"{self._life}-{next(self._births)}"
+        return f"{self.life}-{next(self._births)}"
 
     def holds(self, session_id: str) -> bool:
         """Whether a session is in the store, dormant or not."""

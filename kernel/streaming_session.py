@@ -9,7 +9,7 @@ from kernel.chat import Prompt
 from kernel.config import OnLimit
 from kernel.core import Core
 from kernel.desk import ONE_SHOT, Desk, RequestOptions
-from kernel.errors import SessionNotFound, ValidationError
+from kernel.errors import SessionNotFound, StoreError, ValidationError
 from kernel.ids import SessionId
 from kernel.messages import SessionMessage
 from kernel.outputs import RequestOutput
@@ -18,7 +18,7 @@ from kernel.request import RunningTurn
 from kernel.session_handle import SessionHandle
 from kernel.turn import TurnRequest
 
-__all__ = ["Session", "open_session"]
+__all__ = ["Session", "check_session_id", "open_session"]
 
 
 class Session(SessionHandle):
@@ -38,11 +38,14 @@ class Session(SessionHandle):
         idle_timeout_s: float | None,
         detached: bool,
         slides: bool = False,
+        resumes: bool = False,
         parent: "Session | None" = None,
     ) -> None:
         # An attached one is bound here, so that it is this session for ever and no later namesake.
-        actor = None if opens else desk.check_context().session(session_id)
-        super().__init__(desk, session_id, actor)
+        super().__init__(desk, session_id, None)
+        if not opens:
+            self._resident()
+        self._resumes = resumes
         self._slides = slides
         self._closes = closes
         self._opens = opens
@@ -51,27 +54,33 @@ class Session(SessionHandle):
         self._parent = parent
 
     async def __aenter__(self) -> Self:
-        """Open the session; there is no await in it, so it can't be half open.
+        """Open the session, at once or not at all; a dormant one is read first. Cancel-safe.
 
         Raises:
             TooManySessions: the engine's bound is reached.
             SessionExists: the id is taken.
             SessionNotFound: it was attached, and has been closed since.
             SessionClosed: the session that it forks is closed.
+            StoreError: it is in the store, and can't be read.
             EngineClosed: the engine takes no more work.
         """
         core = self._desk.check_context()
-        if self._opens:
-            self._actor = core.open_session(
-                self._id,
-                is_one_shot=False,
-                idle_timeout_s=self._idle_timeout_s,
-                slides=self._slides,
-                parent=None if self._parent is None else self._parent._open(),
-            )
-            self._actor.is_detached = self._detached
-        elif core.session(self._id) is not self._actor:
-            raise SessionNotFound(session_id=self._id)
+        if not self._opens or (self._resumes and core.knows(self._id)):
+            actor = await self._awake()
+            if actor.is_closed or core.sessions.get(self._id) is not actor:
+                raise SessionNotFound(session_id=self._id)
+            return self
+        if self._parent is not None:
+            await self._parent._awake()
+        actor = core.open_session(
+            self._id,
+            is_one_shot=False,
+            idle_timeout_s=self._idle_timeout_s,
+            slides=self._slides,
+            parent=None if self._parent is None else self._parent._open(),
+        )
+        actor.identity.is_detached = self._detached
+        self._seat = actor.seat
         return self
 
     async def __aexit__(
@@ -84,7 +93,11 @@ class Session(SessionHandle):
             self._desk.check_context()
             self._post_close()
             # So that the next block finds the id and the place free; the close itself is posted.
-            await self._closed()
+            try:
+                await self._closed()
+            except StoreError:
+                if error is None:
+                    raise
 
     async def append(
         self,
@@ -177,6 +190,7 @@ class Session(SessionHandle):
             submit,
             session_id=self._id,
             on_exit=on_exit,
+            prepare=self._awake,
         )
 
 
@@ -187,6 +201,7 @@ def open_session(
     idle_timeout_s: float | None,
     detached: bool,
     on_limit: OnLimit | None = None,
+    resume: bool = False,
     parent: Session | None = None,
 ) -> Session:
     """A session to be opened by its block, under a checked or a fresh name.
@@ -198,6 +213,23 @@ def open_session(
     slides = (core.config.on_limit if on_limit is None else on_limit) == "slide"
     check_on_limit("on_limit", on_limit, core)
     checks.seconds("idle_timeout_s", idle_timeout_s)
+    check_session_id(session_id)
+    checks.truth("resume", resume)
+    return Session(
+        desk,
+        SessionId(session_id or desk.fresh_id(core.session_prefix, core.sessions)),
+        closes=not detached,
+        opens=True,
+        idle_timeout_s=core.config.idle_timeout_s if idle_timeout_s is None else idle_timeout_s,
+        detached=detached,
+        slides=slides,
+        resumes=resume,
+        parent=parent,
+    )
+
+
+def check_session_id(session_id: str | None) -> None:
+    """Refuse a name that no session can have; ``None`` is none given."""
     checks.name("session_id", session_id)
     if session_id is not None and session_id.startswith(ONE_SHOT):
         raise ValidationError(
@@ -205,16 +237,6 @@ def open_session(
             value=session_id,
             why=f"{ONE_SHOT!r} begins the names of one-shot requests; choose another",
         )
-    return Session(
-        desk,
-        SessionId(session_id or desk.fresh_id("session", core.sessions)),
-        closes=not detached,
-        opens=True,
-        idle_timeout_s=core.config.idle_timeout_s if idle_timeout_s is None else idle_timeout_s,
-        detached=detached,
-        slides=slides,
-        parent=parent,
-    )
 
 
 def check_on_limit(parameter: str, on_limit: OnLimit | None, core: Core) -> None:
@@ -222,14 +244,5 @@ def check_on_limit(parameter: str, on_limit: OnLimit | None, core: Core) -> None
     if on_limit is not None and on_limit not in get_args(OnLimit):
         known = ", ".join(get_args(OnLimit))
         raise ValidationError(parameter=parameter, value=on_limit, why=f"use {known}")
-    if on_limit != "slide":
-        return
-    if not core.model.slides:
-        why = f"the attention layers of {core.model.name} need every position; use refuse"
-        raise ValidationError(parameter=parameter, value=on_limit, why=why)
-    if core.limits.num_pages and core.session_limits.window is None:
-        why = f"{core.limits.num_pages} pages are too few for two windows; raise num_pages to 4"
-        raise ValidationError(parameter=parameter, value=on_limit, why=why)
-    if core.limits.num_slots == 1 and core.limits.num_pages:
-        why = "a session slides from one slot into another; raise num_slots to 2"
-        raise ValidationError(parameter=parameter, value=on_limit, why=why)
+    if on_limit == "slide" and core.why_no_slides:
+        raise ValidationError(parameter=parameter, value=on_limit, why=core.why_no_slides)

@@ -27,6 +27,7 @@ from ownership.ids import (
 from ownership.ledger import Ledger
 from ownership.marks import Consume, Owns
 from ownership.observer import Observer
+from ownership.placements import CopyFrom, Placement, TailCopy
 from ownership.ports import BatchPort, CachePort, SessionPort
 from ownership.simulation import ReleaseSimulation
 from ownership.values import (
@@ -44,15 +45,7 @@ from ownership.values import (
     StepFailed,
     Zeros,
 )
-from ownership.view import (
-    BaseView,
-    ClaimView,
-    CopyFrom,
-    Counters,
-    LedgerView,
-    Placement,
-    TailCopy,
-)
+from ownership.view import BaseView, ClaimView, Counters, LedgerView
 
 __all__ = [
     "DEVICE",

@@ -12,7 +12,7 @@ from ownership.handles import BatchOwned, issue_batch
 from ownership.ids import NO_SLOT, CustodianId, NoSlot, PageIndex, Place, SlotIndex
 from ownership.pools import Pool
 from ownership.runs import Run
-from ownership.values import ZEROS, Base, Grown, GrowResult, Need, Refused
+from ownership.values import ZEROS, Base, BaseName, Grown, GrowResult, Need, Refused
 
 __all__ = ["grow", "pages_missing", "reserve"]
 
@@ -45,12 +45,15 @@ def _missing(need: Need, source: ClaimRecord | None, pool: Pool) -> int:
     if source is None:
         return -(-need.positions // size) - need.first_page
     position = source.position
-    pages = -(-max(need.positions, position) // size)
+    full = position // size
+    missing = -(-need.positions // size) - full
+    if missing <= 0:
+        missing = 1 if position % size else 0
     if pool is source.pool and need.first_page <= source.first_page:
-        return pages - position // size
+        return missing
     first_page = max(need.first_page, source.first_page)
     tip = _twin(source, first_page)
-    return pages - first_page - (0 if tip is None else tip.length)
+    return full + missing - first_page - (0 if tip is None else tip.length)
 
 
 def _twin(source: ClaimRecord, first_page: int) -> Run | None:
@@ -72,12 +75,12 @@ def reserve(
     """Take a slot and pages, share the base's run and pin the base; or refuse, changing nothing."""
     source: ClaimRecord | None = None
     if base is not ZEROS:
-        if isinstance(base, BatchOwned):
-            source = _own_claim(book, base, custodian)
-        else:
+        if type(base) is BaseName:
             source = book.names.get((base.holder, base.version))
             if source is None:
                 return _NO_SUCH_BASE
+        else:
+            source = _own_claim(book, base, custodian)
     pool = book.device
     if place is not _DEVICE:
         pool = book.pools[place]
@@ -137,12 +140,13 @@ def _new_claim(
     slot: SlotIndex | NoSlot = NO_SLOT
     generation = 1
     if pool.has_slots:
-        slot = pool.free_slots.pop()
-        generation = book.generations[slot] = book.generations[slot] + 1
+        slot, generations = pool.free_slots.pop(), book.generations
+        generation = generations[slot] = generations[slot] + 1
     own: list[PageIndex] = []
     if missing:
-        own = pool.free_pages[: -missing - 1 : -1]
-        del pool.free_pages[-missing:]
+        free = pool.free_pages
+        own = free[: -missing - 1 : -1]
+        del free[-missing:]
     tip: Run | None = None
     content, position, origin = ZEROED, 0, None
     if source is None:

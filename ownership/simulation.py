@@ -23,9 +23,10 @@ __all__ = ["ReleaseSimulation"]
 class ReleaseSimulation:
     """Counts what a set of endings would give back, in any order. O(what it would free)."""
 
-    def __init__(self, book: Book, pool: Pool, /) -> None:
+    def __init__(self, book: Book, pool: Pool, /, *, waits_for_copies: bool = False) -> None:
         self._book = book
         self._pool = pool
+        self._waits_for_copies = waits_for_copies
         self._slots = 0
         self._pages = 0
         self._ended: set[ClaimId] = set()
@@ -78,7 +79,7 @@ class ReleaseSimulation:
 
     def _is_counted(self, record: ClaimRecord) -> bool:
         """Whether the pin of this claim on its base counts as one that stays."""
-        return record.pool is self._pool or _hangs(record)
+        return self._waits_for_copies or record.pool is self._pool or _hangs(record)
 
     def _pins_left(self, record: ClaimRecord) -> int:
         left = self._pins.get(record.number)

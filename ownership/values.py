@@ -1,7 +1,7 @@
 """What goes into the verbs and comes out of them: frozen values that hold and pin nothing."""
 
 import enum
-from typing import Final, Literal
+from typing import Final, Literal, final
 
 import attrs
 
@@ -52,6 +52,7 @@ class Need:
     the rest, and shares nothing with it."""
 
 
+@final
 @attrs.frozen
 class BaseName:
     """Names a session's or the cache's state by holder and version; a value, pins nothing."""

@@ -9,6 +9,7 @@ import anyio.to_thread
 import click
 from anyio.abc import TaskStatus
 
+from adapters.cli.chat_commands import carry_out
 from adapters.cli.engine_options import config_from, engine_options
 from adapters.cli.load_bar import load_bar
 from adapters.cli.sampling_options import SAMPLING_NAMES, params_from, sampling_options
@@ -20,7 +21,6 @@ from kernel import (
     Prompt,
     SamplingParams,
     Session,
-    SessionInfo,
 )
 
 __all__ = ["Conversation", "chat"]
@@ -36,8 +36,9 @@ def chat(system: str, **options: Any) -> None:
     """Talk to a model in one session that keeps its state from turn to turn.
 
     What you type is a message by the model's chat template; a model without one continues the
-    text. Ctrl-C interrupts the answer: what was shown stays in the session. /info shows the
-    session, /quit or the end of input leaves.
+    text. Ctrl-C interrupts the answer: what was shown stays in the session. /undo takes the last
+    line and its answer back, /checkpoint NAME marks a place and /restore NAME goes back to it,
+    /info shows the session, /quit or the end of input leaves.
     """
     params_from(options)  # what makes no sense is said before a model is loaded
     engine_part = {name: value for name, value in options.items() if name not in SAMPLING_NAMES}
@@ -81,15 +82,15 @@ class Conversation:
     async def _read_and_answer(self) -> None:
         while True:
             line = await _read_line()
-            match line:
-                case None | "/quit":
-                    return
-                case "/info":
-                    click.echo(describe(self._session.info))
-                case "":
-                    pass
-                case _:
-                    await self._answer(line)
+            if line is None or line == "/quit":
+                return
+            if not line:
+                continue
+            said = await carry_out(self._session, line)
+            if said is None:
+                await self._answer(line)
+            else:
+                click.echo(said)
 
     async def _answer(self, line: str) -> None:
         self._answers = True
@@ -137,12 +138,3 @@ async def _read_line() -> str | None:
     except EOFError:
         return None
     return line.strip("\n")
-
-
-def describe(info: SessionInfo) -> str:
-    """One line about a session."""
-    return (
-        f"{info.session_id}: {info.state}, {info.turns} turns, {info.num_tokens} tokens "
-        f"({info.pending_tokens} pending), version {info.version}, state on {info.place}, "
-        f"{info.bytes} bytes"
-    )

@@ -92,21 +92,18 @@ class PageArena:
 
 def _stretches(pairs: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     """Source, target and length of what can be copied at once: pages that follow each other."""
-    if len(pairs) == 1:
-        yield (*pairs[0], 1)
-        return
     begin = previous = (-2, -2)
     count = 0
-    for pair in sorted(pairs):
-        if pair == (previous[0] + 1, previous[1] + 1):
+    for source, target in sorted(pairs):
+        if (source - 1, target - 1) == previous:
             count += 1
         else:
             if count:
-                yield (*begin, count)
-            begin, count = pair, 1
-        previous = pair
+                yield begin[0], begin[1], count
+            begin, count = (source, target), 1
+        previous = source, target
     if count:
-        yield (*begin, count)
+        yield begin[0], begin[1], count
 
 
 @attrs.frozen(eq=False)

@@ -87,13 +87,24 @@ def _index(slot: SlotIndex | NoSlot) -> int:
 
 
 def _positions(tensor: Tensor, pages: Sequence[int], count: int) -> Iterator[Tensor]:
-    """Layer by layer what ``count`` positions hold: [positions, heads, width]."""
-    used = -(-count // tensor.shape[2])
+    """Layer by layer what ``count`` positions hold, in pieces: [positions, heads, width]."""
+    size = tensor.shape[2]
+    used = -(-count // size)
     if len(pages) < used:
         raise ValueError(f"{len(pages)} pages do not cover {count} positions")
-    at = torch.tensor(pages[:used], device=tensor.device)
+    blocks = _blocks(tensor, pages[:used])
     for layer in tensor:
-        yield layer.index_select(0, at).flatten(0, 1)[:count]
+        left = count
+        for at in blocks:
+            yield layer.index_select(0, at).flatten(0, 1)[:left]
+            left -= len(at) * size
+
+
+def _blocks(tensor: Tensor, pages: Sequence[int]) -> list[Tensor]:
+    """Pages of one layer that are copied at once: a larger temporary would be mapped afresh."""
+    at = torch.tensor(pages, device=tensor.device)
+    block = max(1, _PIECE_BYTES // max(1, tensor[0, 0].nbytes))
+    return [at[start : start + block] for start in range(0, len(pages), block)]
 
 
 def _bytes(parts: Iterable[Tensor]) -> bytes:
@@ -124,13 +135,17 @@ def load_image(
 def _fill_pages(tensor: Tensor, pages: Sequence[int], source: npt.NDArray[np.int_]) -> None:
     """Write positions into pages; what is left of the last one is cleared."""
     count, size = source.shape[1], tensor.shape[2]
-    used = -(-count // size)
-    at = torch.tensor(pages[:used], device=tensor.device)
-    whole = torch.zeros((used, *tensor.shape[2:]), dtype=tensor.dtype)
-    positions = whole.flatten(0, 1)[:count]
+    blocks = _blocks(tensor, pages[: -(-count // size)])
+    staged = torch.empty((len(blocks[0]), *tensor.shape[2:]), dtype=tensor.dtype)
+    positions = staged.flatten(0, 1)
     for layer, numbers in zip(tensor, source, strict=True):
-        _fill(positions, numbers)
-        layer.index_copy_(0, at, whole.to(tensor.device))
+        start = 0
+        for at in blocks:
+            part = numbers[start : start + len(at) * size]
+            start += len(at) * size
+            _fill(positions[: len(part)], part)
+            positions[len(part) :].zero_()
+            layer.index_copy_(0, at, staged[: len(at)].to(tensor.device))
 
 
 def _fill(tensor: Tensor, source: npt.NDArray[np.int_]) -> None:

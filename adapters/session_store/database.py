@@ -28,7 +28,7 @@ class DatabaseFault(Exception):
 
     def __init__(self, why: str, reason: FaultReason) -> None:
         self.why = why
-        self.reason = reason
+        self.reason: FaultReason = reason
         super().__init__(why)
 
 
@@ -77,6 +77,19 @@ class SqliteDatabase:
             return self._connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise _fault(error) from error
+
+    def execute_many(self, sql: str, rows: Sequence[Row], /) -> None:
+        """Run one statement for each row, in a transaction of their own.
+
+        Raises:
+            DatabaseFault: one failed; the transaction is open.
+        """
+        self.execute("BEGIN")
+        try:
+            self._connection.executemany(sql, rows)
+        except sqlite3.Error as error:
+            raise _fault(error) from error
+        self.execute("COMMIT")
 
     def close(self) -> None:
         try:

@@ -49,7 +49,7 @@ class Logs:
             )
         number = self.tables.find(job.session_id)
         if number is None:
-            number = self._open(job.session_id, b"")
+            number = self._open(job.session_id)
         last_start, length = self._end(number)
         if not 0 <= turn.start <= length or turn.start + len(turn.tokens) > MAX_LOG_TOKENS:
             raise JobRefused(
@@ -74,18 +74,16 @@ class Logs:
     def keep_facts(self, job: KeepFacts) -> None:
         """Replace the facts of a session, which is opened if need be."""
         facts = _json_of(job.session_id, job.facts)
-        if self.tables.find(job.session_id) is None:
-            self._open(job.session_id, facts)
-            return
-        database = self.tables.database
-        [(old_bytes,)] = database.execute(
-            "SELECT length(facts) FROM sessions WHERE name = ?", (job.session_id,)
-        )
-        database.execute(
-            "UPDATE sessions SET facts = ?, crc = ? WHERE name = ?",
-            (facts, checksum(job.session_id, facts), job.session_id),
-        )
-        self.tables.count(log_bytes=len(facts) - old_bytes)
+        number = self.tables.find(job.session_id)
+        if number is None:
+            number = self._open(job.session_id)
+        self._drop_facts(number)
+        if facts:
+            self.tables.database.execute(
+                "INSERT INTO facts VALUES (?, ?, ?)",
+                (number, checksum(job.session_id, facts), facts),
+            )
+            self.tables.count(log_bytes=len(facts))
 
     def remove(self, job: RemoveSession) -> None:
         """Forget a session; one that isn't kept is forgotten already."""
@@ -93,25 +91,19 @@ class Logs:
         if number is None:
             return
         self._delete(number, 0)
+        self._drop_facts(number)
         self.snapshots.drop(number)
-        [(facts_bytes,)] = self.tables.database.execute(
-            "DELETE FROM sessions WHERE name = ? RETURNING length(facts)", (job.session_id,)
-        )
-        self.tables.count(sessions=-1, log_bytes=-facts_bytes)
+        self.tables.database.execute("DELETE FROM sessions WHERE name = ?", (job.session_id,))
+        self.tables.count(sessions=-1)
 
     def read(self, job: ReadSession) -> SessionRecord:
         """A session's log and facts, each checked."""
         number = self.tables.number_of(job.session_id)
-        [(facts, crc)] = self.tables.database.execute(
-            "SELECT facts, crc FROM sessions WHERE name = ?", (job.session_id,)
-        )
-        if crc != checksum(job.session_id, facts):
-            raise JobRefused(f"the facts of session {job.session_id!r} are damaged", "damaged")
         position, state_bytes = self.snapshots.facts(number)
         return SessionRecord(
             session_id=job.session_id,
             turns=self._turns(job.session_id, number),
-            facts=decode_facts(facts),
+            facts=self._facts(job.session_id, number),
             state_position=position,
             state_bytes=state_bytes,
         )
@@ -120,14 +112,29 @@ class Logs:
         """Tokens of a session's log."""
         return self._end(number)[1]
 
-    def _open(self, session_id: str, facts: bytes) -> int:
+    def _open(self, session_id: str) -> int:
         number = self.tables.next_number()
-        self.tables.database.execute(
-            "INSERT INTO sessions VALUES (?, ?, ?, ?)",
-            (session_id, number, facts, checksum(session_id, facts)),
-        )
-        self.tables.count(sessions=1, log_bytes=len(facts))
+        self.tables.database.execute("INSERT INTO sessions VALUES (?, ?)", (session_id, number))
+        self.tables.count(sessions=1)
         return number
+
+    def _drop_facts(self, number: int) -> None:
+        database = self.tables.database
+        old = database.execute("SELECT length(facts) FROM facts WHERE session = ?", (number,))
+        if old:
+            database.execute("DELETE FROM facts WHERE session = ?", (number,))
+            self.tables.count(log_bytes=-old[0][0])
+
+    def _facts(self, session_id: str, number: int) -> Mapping[str, object]:
+        rows = self.tables.database.execute(
+            "SELECT crc, facts FROM facts WHERE session = ?", (number,)
+        )
+        if not rows:
+            return {}
+        [(crc, facts)] = rows
+        if crc != checksum(session_id, facts):
+            raise JobRefused(f"the facts of session {session_id!r} are damaged", "damaged")
+        return decode_facts(facts)
 
     def _turns(self, session_id: str, number: int) -> list[StoredTurn]:
         rows = self.tables.database.execute(
@@ -188,11 +195,13 @@ class Logs:
         self.tables.count(log_bytes=len(tokens) + len(facts))
 
     def _delete(self, number: int, start: int) -> None:
-        removed = self.tables.database.execute(
-            "DELETE FROM turns WHERE key BETWEEN ? AND ? RETURNING length(tokens) + length(facts)",
-            (_key(number, start), _key(number, MAX_LOG_TOKENS)),
+        database, span = self.tables.database, (_key(number, start), _key(number, MAX_LOG_TOKENS))
+        [(removed,)] = database.execute(
+            "SELECT sum(length(tokens) + length(facts)) FROM turns WHERE key BETWEEN ? AND ?", span
         )
-        self.tables.count(log_bytes=-sum(row[0] for row in removed))
+        if removed is not None:
+            database.execute("DELETE FROM turns WHERE key BETWEEN ? AND ?", span)
+            self.tables.count(log_bytes=-removed)
 
 
 def _key(number: int, start: int) -> int:

@@ -15,7 +15,7 @@ from kernel.session_store import KeepFacts, KeepTurn, Kept, RemoveSession, Store
 
 __all__ = ["Names", "is_name"]
 
-_READ_AT_ONCE = 1000
+_READ_AT_ONCE = 4000
 
 
 def is_name(session_id: str) -> bool:
@@ -26,7 +26,7 @@ def is_name(session_id: str) -> bool:
         return False
 
 
-def _table() -> Database:
+def _table() -> SqliteDatabase:
     database = SqliteDatabase(":memory:")
     database.execute("CREATE TABLE names (name TEXT PRIMARY KEY) WITHOUT ROWID")
     return database
@@ -36,7 +36,7 @@ def _table() -> Database:
 class Names:
     """The names of the sessions that are kept, and what the queued jobs will make of them."""
 
-    _database: Database | None = attrs.field(factory=_table, init=False)
+    _database: SqliteDatabase | None = attrs.field(factory=_table, init=False)
     """``None`` once the store is closed; then no session is known."""
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _queued: dict[str, tuple[int, bool]] = attrs.field(
@@ -50,10 +50,8 @@ class Names:
         while rows := store.execute(
             "SELECT name FROM sessions WHERE name > ? ORDER BY name LIMIT ?", (last, _READ_AT_ONCE)
         ):
-            self._execute("BEGIN")
-            for (name,) in rows:
-                self._execute("INSERT INTO names VALUES (?)", name)
-            self._execute("COMMIT")
+            if self._database is not None:
+                self._database.execute_many("INSERT INTO names VALUES (?)", rows)
             last = rows[-1][0]
 
     def queued(self, number: int, job: StoreJob) -> None:

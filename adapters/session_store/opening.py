@@ -13,6 +13,7 @@ from adapters.session_store.schema import (
     FORMAT_VERSION,
     create_tables,
     is_empty,
+    missing_tables,
     read_header,
     set_policies,
 )
@@ -106,6 +107,9 @@ def _make_or_check(
 
 
 def _check_header(database: Database, directory: Path, header: FileHeader) -> None:
+    missing = missing_tables(database)
+    if missing:
+        raise DatabaseFault(f"it has no {', '.join(missing)}", "damaged")
     kept = read_header(database)
     if kept is None:
         raise DatabaseFault("its header is not whole", "damaged")

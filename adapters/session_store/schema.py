@@ -16,6 +16,7 @@ __all__ = [
     "KEY_SHIFT",
     "create_tables",
     "is_empty",
+    "missing_tables",
     "read_header",
     "set_policies",
 ]
@@ -26,7 +27,7 @@ FORMAT_VERSION = 1
 KEY_SHIFT = 32
 """``turns.key`` is the session's number shifted by this, plus the start of the turn."""
 
-# ``totals`` has one row, so that opening and counting read nothing of the sessions.
+# Opening reads the row of ``totals`` and the names in ``sessions``, which has nothing else in it.
 _TABLES = """
 CREATE TABLE header (
     name TEXT PRIMARY KEY, value TEXT NOT NULL
@@ -36,8 +37,11 @@ CREATE TABLE totals (
     state_bytes INTEGER NOT NULL, last_session INTEGER NOT NULL, clock INTEGER NOT NULL
 );
 CREATE TABLE sessions (
-    name TEXT PRIMARY KEY, number INTEGER NOT NULL, facts BLOB NOT NULL, crc INTEGER NOT NULL
+    name TEXT PRIMARY KEY, number INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE facts (
+    session INTEGER PRIMARY KEY, crc INTEGER NOT NULL, facts BLOB NOT NULL
+);
 CREATE TABLE turns (
     key INTEGER PRIMARY KEY, input_len INTEGER NOT NULL, kind TEXT NOT NULL,
     crc INTEGER NOT NULL, tokens BLOB NOT NULL, facts BLOB NOT NULL
@@ -59,7 +63,7 @@ _JOURNAL_PAGES: dict[SyncPolicy, int] = {"full": 1000, "normal": 1000, "off": 10
 
 def is_empty(database: Database) -> bool:
     """Whether nothing was ever made in it; a crash while it was made leaves it so."""
-    return database.execute("SELECT count(*) FROM sqlite_schema") == [(0,)]
+    return database.execute("SELECT count(*) FROM sqlite_master") == [(0,)]
 
 
 def set_policies(database: Database, sync: SyncPolicy) -> None:
@@ -87,6 +91,13 @@ def create_tables(database: Database, header: FileHeader) -> None:
     database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
     database.execute("COMMIT")
+
+
+def missing_tables(database: Database) -> list[str]:
+    """What a store should have and this one hasn't: it was damaged, or edited by hand."""
+    kept = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+    wanted = [statement.split()[2] for statement in _TABLES.split(";")]
+    return [name for name in wanted if name not in kept]
 
 
 def read_header(database: Database) -> FileHeader | None:

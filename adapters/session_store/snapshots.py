@@ -87,10 +87,11 @@ class Snapshots:
     def drop_beyond(self, number: int, position: int) -> None:
         """Forget it if its position is beyond this one."""
         dropped = self.tables.database.execute(
-            "DELETE FROM snapshots WHERE session = ? AND position > ? RETURNING bytes, file",
+            "SELECT bytes, file FROM snapshots WHERE session = ? AND position > ?",
             (number, position),
         )
         for size, file in dropped:
+            self.tables.database.execute("DELETE FROM snapshots WHERE session = ?", (number,))
             self.tables.count(snapshots=-1, state_bytes=-size)
             if file is not None:
                 unnamed = (*self.changes.unnamed, file)

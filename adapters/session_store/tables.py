@@ -7,7 +7,7 @@ from typing import Literal
 
 import attrs
 
-from adapters.session_store.database import Database
+from adapters.session_store.database import Database, DatabaseFault
 from kernel.session_store import StoreUsage
 
 __all__ = ["JobRefused", "Tables", "Totals"]
@@ -21,7 +21,7 @@ class JobRefused(Exception):
 
     def __init__(self, why: str, reason: RefusalReason) -> None:
         self.why = why
-        self.reason = reason
+        self.reason: RefusalReason = reason
         super().__init__(why)
 
 
@@ -46,22 +46,39 @@ class Tables:
 
     database: Database
     totals: Totals
+    _written: Totals = attrs.field(init=False)
+    """The counts as the last transaction left them."""
+
+    def __attrs_post_init__(self) -> None:
+        self._written = self.totals
 
     @classmethod
     def load(cls, database: Database) -> "Tables":
-        """Read the counts of a store that has its tables."""
-        row = database.execute(
+        """Read the counts of a store that has its tables.
+
+        Raises:
+            DatabaseFault: they are not there.
+        """
+        rows = database.execute(
             "SELECT sessions, log_bytes, snapshots, state_bytes, last_session, clock FROM totals"
         )
-        return cls(database, Totals(*row[0]))
+        if len(rows) != 1:
+            raise DatabaseFault(f"totals has {len(rows)} rows", "damaged")
+        return cls(database, Totals(*rows[0]))
 
     def save_totals(self) -> None:
-        """Write the counts into the transaction that is open."""
+        """Write the counts into the transaction that is open, if they have changed."""
+        if self.totals == self._written:
+            return
         self.database.execute(
             "UPDATE totals SET sessions = ?, log_bytes = ?, snapshots = ?, state_bytes = ?,"
             " last_session = ?, clock = ?",
             attrs.astuple(self.totals),
         )
+
+    def committed(self) -> None:
+        """The counts that were saved are on the disk."""
+        self._written = self.totals
 
     def count(
         self, *, sessions: int = 0, log_bytes: int = 0, snapshots: int = 0, state_bytes: int = 0

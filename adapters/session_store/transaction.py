@@ -85,14 +85,14 @@ class Committer:
             self.tables.database.execute("BEGIN IMMEDIATE")
             self.snapshots.flush_ticks()
             reports = [self._in_savepoint(job) for job in jobs]
-            if self.tables.totals != before:
-                self.tables.save_totals()
+            self.tables.save_totals()
             self.tables.database.execute("COMMIT")
         except BaseException as error:
             self._roll_back(before)
             if isinstance(error, DatabaseFault):
                 raise _TransactionLost(error) from error
             raise
+        self.tables.committed()
         self.snapshots.committed()
         return reports
 

@@ -22,7 +22,7 @@ __all__ = ["SqliteStore"]
 MAX_JOBS = 1024
 """Most jobs of one commit."""
 MAX_IMAGE_BYTES = 64 << 20
-"""Images of one commit end with the one that reaches this; the transaction is held in memory."""
+"""Images of one commit end with the one that reaches this: turns behind it don't wait for more."""
 
 Done = Callable[[StoreReport], None]
 

@@ -47,6 +47,9 @@ _KERNEL: dict[str, str] = {
     "turn.started": _TURN,
     "turn.ended": f"{_TURN} {_RESULT}",
     "turn.history_differs": "session turn",
+    "session.dormant": "session num_tokens",
+    "session.woken": "session num_tokens",
+    "session.state_lost": "session position reason",
 }
 
 COVERED: dict[str, frozenset[str]] = {

@@ -20,9 +20,9 @@ from kernel.session_store import (
     DropState,
     FileHeader,
     KeepFacts,
-    Kept,
     KeepState,
     KeepTurn,
+    Kept,
     ReadSession,
     ReadState,
     RemoveSession,
@@ -87,6 +87,10 @@ class MemoryStore:
         """All that were done, or refused."""
         self.waiting: deque[tuple[StoreJob, Done]] = deque()
         self.opened = 0
+
+    @staticmethod
+    def array(*tokens: int) -> "array[int]":
+        return array("I", tokens)
 
     # Faults
 

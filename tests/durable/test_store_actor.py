@@ -154,7 +154,9 @@ def fetch(turn: str, nbytes: int = 60) -> FetchState:
 
 def with_snapshot(**rules: Any) -> World:
     world = World.open(**rules)
-    world.ask(StoreLog(SESSION, 1, (keep(0, 1, 2, 3),)), StoreState(SESSION, KeepState("a", image())))
+    world.ask(
+        StoreLog(SESSION, 1, (keep(0, 1, 2, 3),)), StoreState(SESSION, KeepState("a", image()))
+    )
     world.work()
     world.session.seen.clear()
     return world

@@ -42,7 +42,6 @@ class Loopless:
         clock = Clock()
         device = device or FakeDevice(mode="manual", eos_token_ids=())
         limits = {"page_size": 4, "max_num_seqs": 4, "max_num_batched_tokens": 64}
-        limits["host_memory_bytes"] = 0
         given: dict[str, Any] = {**limits, **config}
         core = Core(
             EngineConfig(**given),

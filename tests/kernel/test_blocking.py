@@ -7,8 +7,10 @@ import pytest
 
 from kernel import (
     BlockingEngine,
+    CheckpointNotFound,
     EngineClosed,
     PromptTooLong,
+    SamplingParams,
     TurnNotFound,
     ValidationError,
 )
@@ -78,6 +80,31 @@ def test_a_session_keeps_its_state_between_calls() -> None:
         with engine.session() as session:
             session.close()
             session.close()
+
+
+def test_a_session_goes_back_between_calls() -> None:
+    """Rewind, checkpoint, restore, drop."""
+    with open_engine() as engine, engine.session() as session:
+        session.complete([1, 2], GREEDY)
+        mark = session.checkpoint("here")
+        session.complete([3], GREEDY)
+
+        assert (session.rewind(-1), session.restore(mark)) == (1, 1)
+        session.drop_checkpoint(mark)
+        with pytest.raises(CheckpointNotFound):
+            session.restore(mark)
+
+
+def test_several_outputs_come_through_one_call() -> None:
+    """Whole, and streamed with their indices."""
+    params = SamplingParams(n=2, max_tokens=3, ignore_eos=True, seed=1)
+    with open_engine() as engine:
+        result = engine.complete([1, 2], params)
+        with engine.stream([1, 2], params) as deltas:
+            found = {delta.index for delta in deltas}
+
+    assert [output.index for output in result.outputs] == [0, 1]
+    assert found == {0, 1}
 
 
 def test_errors_come_out_as_they_are() -> None:

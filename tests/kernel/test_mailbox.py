@@ -20,10 +20,12 @@ RIM = {
     "constraining",
     "desk",
     "engine",
+    "engine_sessions",
     "generation",
     "output_buffer",
     "reply",
     "request",
+    "session_handle",
     "shell",
     "streaming_session",
 }

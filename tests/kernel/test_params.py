@@ -175,7 +175,6 @@ def test_hugging_face_greedy_overrides_the_distribution() -> None:
     "given",
     [
         {"num_beams": 4},
-        {"num_return_sequences": 2},
         {"no_repeat_ngram_size": 2},
         {"sequence_bias": [[[3, 4], -1.0]]},
         {"sequence_bias": [3]},
@@ -191,6 +190,12 @@ def test_hugging_face_key_that_would_change_the_output_is_refused(given: dict[st
         SamplingParams.from_hf(given)
 
     assert caught.value.parameter in given
+
+
+def test_several_outputs_have_a_name_everywhere() -> None:
+    """OpenAI's and vLLM's is ours; transformers counts sequences to return."""
+    assert SamplingParams.from_openai({"n": 3}) == SamplingParams(n=3)
+    assert SamplingParams.from_hf({"num_return_sequences": 2}) == SamplingParams(n=2)
 
 
 def test_openai_names_are_translated() -> None:
@@ -214,7 +219,8 @@ def test_openai_names_are_translated() -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {"n": 2},
+        {"n": 0},
+        {"best_of": 2},
         {"model": "x"},
         {"echo": True},
         {"top_logprobs": 3},

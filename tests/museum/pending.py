@@ -10,5 +10,4 @@ PENDING: dict[str, str] = {
     "M093": "connectors",
     "M130": "persistence",
     "M132": "persistence",
-    "M155": "prefix cache",
 }

@@ -12,7 +12,8 @@ async def test_fake_worlds_equal_cold_runs() -> None:
 
     assert tally.wrong_seeds == []
     assert tally.turns > 500
-    for event in ("preemptions", "forced_parks", "turn interrupt", "late interrupt", "fork"):
+    events = ("preemptions", "forced_parks", "turn interrupt", "late interrupt", "fork")
+    for event in (*events, "rewind", "mark", "restore"):
         assert tally.events[event] > 0, event
 
 

@@ -16,9 +16,11 @@ from kernel import (
     EngineConfig,
     SamplingParams,
     Session,
+    SessionInfo,
     TurnNotFound,
     ValidationError,
 )
+from tests.oracle.history import History
 
 __all__ = ["Finished", "Plan", "World", "cold_run", "run_world"]
 
@@ -189,37 +191,64 @@ async def _live_one_shot(world: World, engine: Engine, number: int) -> None:
 
 async def _live_session(world: World, engine: Engine, number: int) -> None:
     rng = random.Random(f"{world.plan.seed} session {number}")
-    log: list[int] = []
+    history = History()
     async with engine.session() as session:
         for _ in range(world.plan.turns):
             await _dawdle(rng)
             what = (
-                rng.choice(["turn"] * 6 + ["append", "late", "fork"])
+                rng.choice(["turn"] * 9 + ["append", "late", "fork", "rewind", "mark", "restore"])
                 if world.plan.has_faults
                 else "turn"
             )
             if what == "append":
                 prompt = _prompt(rng, world.plan)
                 await session.append(prompt)
-                log += prompt
-            elif what == "late" and log:
-                await _late_interrupt(world, session, rng, log)
+                history.log += prompt
+            elif what == "late" and history.log:
+                await _late_interrupt(world, session, rng, history)
             elif what == "fork":
                 world.count("fork")
                 async with session.fork() as child:
-                    await _one_turn(world, engine, child, rng, list(log))
+                    await _one_turn(world, engine, child, rng, history.fork())
+            elif what in ("rewind", "mark", "restore"):
+                await _go_back(world, session, rng, history, what)
+                await _one_turn(world, engine, session, rng, history)
             else:
-                await _one_turn(world, engine, session, rng, log)
-            info = session.info
-            assert info.num_tokens == len(log), (info, len(log))
-            assert info.position <= max(0, len(log) - 1), info
+                await _one_turn(world, engine, session, rng, history)
+            _compare(session.info, history)
         if rng.random() < 0.3:
             world.count("closed explicitly")
             await session.close()
 
 
+def _compare(info: SessionInfo, history: History) -> None:
+    length = len(history.log)
+    assert (info.num_tokens, info.turns) == (length, history.turns), (info, history)
+    assert info.position <= max(0, length - 1), info
+    marks = {mark.name: (mark.num_tokens, mark.turns) for mark in info.checkpoints}
+    assert marks == history.marks, (info, history)
+
+
+async def _go_back(
+    world: World, session: Session, rng: random.Random, history: History, what: str
+) -> None:
+    """Undo turns, mark a place, or come back to one."""
+    if what == "restore" and history.marks:
+        name = rng.choice([*history.marks])
+        assert await session.restore(name) == history.marks[name][1]
+        history.go_back(*history.marks[name])
+    elif what == "rewind" and history.turns:
+        keep = rng.randint(0, history.turns)
+        assert await session.rewind(rng.choice([keep, keep - history.turns or keep])) == keep
+        history.rewind(keep)
+    else:
+        what = "mark"
+        history.mark(await session.checkpoint(rng.choice([None, "a", "b"])))
+    world.count(what)
+
+
 async def _late_interrupt(
-    world: World, session: Session, rng: random.Random, log: list[int]
+    world: World, session: Session, rng: random.Random, history: History
 ) -> None:
     try:
         kept_all = await session.interrupt(None)
@@ -233,12 +262,12 @@ async def _late_interrupt(
         world.count("late interrupt refused")
         return
     assert kept == keep
-    del log[len(log) - (kept_all - keep) :]
+    history.cut(len(history.log) - (kept_all - keep))
     world.count("late interrupt")
 
 
 async def _one_turn(
-    world: World, engine: Engine, session: Session, rng: random.Random, log: list[int]
+    world: World, engine: Engine, session: Session, rng: random.Random, history: History
 ) -> None:
     prompt, params = _prompt(rng, world.plan), _params(rng)
     how = rng.choice(["read", "read", "read", "leave", "scope", "interrupt", "keep"])
@@ -271,8 +300,9 @@ async def _one_turn(
     if turn.has_result:
         result = turn.result
         world.count(f"turn {result.finish_reason}")
-        world.finished.append(Finished((*log, *prompt), result.token_ids, result.finish_reason))
+        context = (*history.log, *prompt)
+        world.finished.append(Finished(context, result.token_ids, result.finish_reason))
         # An interrupt that came after the end has cut the log, and not the result.
-        log += [*prompt, *result.token_ids[:kept]]
+        history.add_turn(prompt, result.token_ids[:kept])
         return
     world.count(f"turn left: {how}")

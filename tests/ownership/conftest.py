@@ -11,6 +11,12 @@ def desk() -> Desk:
 
 
 @pytest.fixture
+def roomy() -> Desk:
+    """A desk with as much host memory as device memory: slots 4 to 7, pages 16 to 31."""
+    return open_desk(host=(4, 16))
+
+
+@pytest.fixture
 def recorder() -> Recorder:
     return Recorder()
 

@@ -11,10 +11,12 @@ from ownership import (
     Base,
     BaseChanged,
     BaseName,
+    BatchOwned,
     CacheOwned,
     Grown,
     LedgerError,
     Need,
+    Place,
     Refused,
     StaleHandle,
     StepFailed,
@@ -37,6 +39,8 @@ class Machine(World):
             moves += [self.use_a_leased_claim]
         if self.flights and not self.choose.number(0, 3):
             moves += [self.quarantine]
+        if any(isinstance(row.source, Working) for row in self.unlanded()):
+            moves += [self.launch_what_is_copied]
         if self.resting:
             moves += [self.end_state]
         if self.working or self.resting:
@@ -53,27 +57,53 @@ class Machine(World):
     # Admission
 
     def reserve(self) -> None:
-        base: Base = ZEROS
-        history: tuple[int, ...] = ()
+        source: Working | Resting | None = None
+        valid = [row for row in self.working if row.is_landed and not row.is_undefined]
         if self.resting and self.choose.number(0, 2):
-            state = self.choose.one(self.resting)
-            base, history = state.name, state.history
+            source = self.choose.one(self.resting)
+        elif valid and self.choose.number(0, 1):
+            source = self.choose.one(valid)
+        places = [Place.DEVICE, Place.DEVICE, Place.HOST]
+        if source is not None:
+            places += [Place.HOST, Place.HOST, Place.FILE]
+        self._reserve(source, self.choose.one(places))
+
+    def _reserve(self, source: Working | Resting | None, place: Place) -> None:
+        history = () if source is None else source.history
+        need = self._need(source, place)
         view = self.ledger.view
-        need = Need(len(history) + self.choose.number(0, 12))
-        missing, free = view.pages_needed(need, base), view.free_pages
-        has_slot = view.free_slots > 0 or not view.capacity.slots
-        claim = self.batch.reserve(need, base, turn="turn")
+        base: Base | BatchOwned = ZEROS
+        if source is not None:
+            base = source.name if isinstance(source, Resting) else source.handle
+        missing = None if isinstance(base, BatchOwned) else view.pages_needed(need, base, place)
+        slots, pages = view.free(place)
+        has_slot = slots > 0 or not view.capacity.slots or place is Place.FILE
+        claim = self.batch.reserve(need, base, turn="turn", place=place)
         if isinstance(claim, Refused):
-            assert not has_slot or missing > free
-        else:
-            assert has_slot
-            assert view.free_pages == free - missing
-            self.working.append(Working(claim, history, base))
+            assert not has_slot or missing is None or missing > pages
+            return
+        assert has_slot
+        assert missing is None or view.free(place)[1] == pages - missing
+        first_page = max(need.first_page, 0 if source is None else source.first_page)
+        origin = None
+        if source is not None:
+            origin = source.name if isinstance(source, Resting) else source.origin
+        self.working.append(Working(claim, history, origin, place, first_page, source))
+
+    def _need(self, source: Working | Resting | None, place: Place) -> Need:
+        """What a copy needs, as a rule; and now and then one that drops pages."""
+        position = 0 if source is None else len(source.history)
+        positions = position + (0 if place is Place.FILE else self.choose.number(0, 12))
+        size = self.ledger.view.capacity.page_size
+        droppable = (positions - 1 if source is None else position) // size
+        if place is Place.FILE or droppable <= 0 or self.choose.number(0, 7):
+            return Need(positions)
+        return Need(positions, self.choose.number(0, droppable))
 
     def grow(self) -> None:
         row = self.choose.one(self.working)
         need = Need(len(row.history) + self.choose.number(0, 12))
-        if row.is_undefined:
+        if row.is_undefined or (row.place is Place.FILE and need.positions > len(row.history)):
             with pytest.raises(LedgerError):
                 self.batch.grow(row.handle, need)
         elif isinstance(self.batch.grow(row.handle, need), Grown):
@@ -82,23 +112,35 @@ class Machine(World):
     # Stepping
 
     def launch(self) -> None:
-        fit = [row for row in self.working if not row.is_undefined]
+        lent = [row.source for row in self.unlanded()]
+        fit = [row for row in self.working if not row.is_undefined and row not in lent]
         rows = self.choose.some(fit) if fit else []
         if not rows:
             return
         runs_at_once = bool(self.choose.number(0, 1))
-        tokens: list[tuple[int, ...]] = []
-        for row in rows:
-            room = self.ledger.view.covered(row.handle) - len(row.history)
-            count = self.choose.number(0, min(room, 7))
-            tokens.append(tuple(itertools.islice(self.tokens, count)))
+        tokens = [tuple(itertools.islice(self.tokens, self._count(row))) for row in rows]
         self.working = [row for row in self.working if row not in rows]
         lease = self.batch.launch([row.handle for row in rows], step=1)
         self.memory.poison_freed()
         step = list(zip(self.ledger.view.placements(lease), tokens, strict=True))
-        if runs_at_once:
-            self.memory.run(step)
-        self.flights.append(Flight(lease, rows, tokens, step, runs_at_once))
+        images = self.memory.run(step) if runs_at_once else None
+        self.flights.append(Flight(lease, rows, tokens, step, images))
+
+    def _count(self, row: Working) -> int:
+        """How many tokens a row absorbs: all that a window is loaded with, at its first step."""
+        room = self.ledger.view.covered(row.handle) - len(row.history)
+        size = self.ledger.view.capacity.page_size
+        least = max(row.first_page * size - len(row.history), 0)
+        if row.place is not Place.DEVICE and self.choose.number(0, 3):
+            return least
+        return self.choose.number(least, min(room, least + 7))
+
+    def launch_what_is_copied(self) -> None:
+        lent = [row.source for row in self.unlanded()]
+        for row in self.working:
+            if row in lent:
+                with pytest.raises(LedgerError, match="is pinned by"):
+                    self.batch.launch([row.handle], step=1)
 
     def land(self) -> None:
         flight = self.choose.one(self.flights)
@@ -109,14 +151,18 @@ class Machine(World):
                 self.batch.land(flight.lease, done)
             return
         self.flights.remove(flight)
-        if not flight.has_run:
-            self.memory.run(flight.step, fails=fails)
+        images = flight.images
+        if images is None:
+            images = self.memory.run(flight.step, fails=fails)
         outcome = StepFailed("it broke") if fails else done
         handles: Sequence[object] = self.batch.land(flight.lease, outcome)
         assert list(handles) == [row.handle for row in flight.rows]
-        for row, tokens in zip(flight.rows, flight.tokens, strict=True):
-            row.is_landed, row.is_undefined = True, fails
+        for row, tokens, image in zip(flight.rows, flight.tokens, images, strict=True):
+            row.is_landed, row.is_undefined = True, fails or row.place is Place.FILE
+            row.source = None
             row.history += () if fails else tokens
+            if image is not None and not fails:
+                self.memory.check_image(image, row.history, row.first_page)
             self.working.append(row)
 
     def quarantine(self) -> None:
@@ -138,9 +184,10 @@ class Machine(World):
         row = self._likely_kept()
         holder = self.choose.one(SESSIONS)
         own = [state for state in self.resting if state.holder == holder]
-        old = self.choose.one([None, *own, *(state for state in own if state.name == row.base)])
+        old = self.choose.one([None, *own, *(state for state in own if state.name == row.origin)])
         port = self.sessions[holder]
         self.ledger.move(row.handle, SCHEDULER, holder, "commit")
+        version = port.version
         replaced = None if old is None else old.handle
         assert not isinstance(replaced, CacheOwned)
         try:
@@ -148,17 +195,34 @@ class Machine(World):
         except LedgerError as refused:
             is_other_base = isinstance(refused, BaseChanged)
             assert is_other_base == (old is not None and self._may_be_kept(row))
-            assert not is_other_base or (old is not None and old.name != row.base)
+            assert not is_other_base or (old is not None and old.name != row.origin)
             self.ledger.move(row.handle, holder, SCHEDULER, "back")
             return
         assert self._may_be_kept(row)
         self.working.remove(row)
         self.note_spent(row.handle)
-        if old is not None:
-            assert old.name == row.base
+        kept = Resting(
+            state, BaseName(holder, port.version), row.history, holder, row.place, row.first_page
+        )
+        self.is_now(row, kept)
+        if old is None:
+            self.resting.append(kept)
+            return
+        assert old.name == row.origin
+        if self._has_only_moved(row, old):
+            assert port.version == version
+            kept.name = old.name
+            self.resting[self.resting.index(old)] = kept
+        else:
+            assert port.version > version
             self.resting.remove(old)
-        name = BaseName(holder, port.version)
-        self.resting.append(Resting(state, name, row.history, holder))
+            self.resting.append(kept)
+
+    def _has_only_moved(self, row: Working, old: Resting) -> bool:
+        return row.place is not old.place and (row.history, row.first_page) == (
+            old.history,
+            old.first_page,
+        )
 
     def _likely_kept(self) -> Working:
         good = [row for row in self.working if self._may_be_kept(row)]
@@ -180,7 +244,9 @@ class Machine(World):
         self.note_spent(row.handle)
         name = self.ledger.view.describe(state).name
         assert name is not None
-        self.resting.append(Resting(state, name, row.history, CACHE))
+        kept = Resting(state, name, row.history, CACHE, row.place, row.first_page)
+        self.is_now(row, kept)
+        self.resting.append(kept)
 
     def end_state(self) -> None:
         self._ended(self.choose.one(self.resting))
@@ -206,23 +272,32 @@ class Machine(World):
     # Questions and mistakes
 
     def simulate_and_do(self) -> None:
-        """What the simulation says is exactly what the real endings give."""
+        """What the simulation says is exactly what the real endings give.
+
+        But for copies into another place, which it takes for done.
+        """
+        moving = [row for row in self.unlanded() if row.is_moving]
+        lent = [row.source for row in moving]
         candidates: list[Working | Resting] = [*self.working, *self.resting]
-        chosen = self.choose.some(candidates)
+        left_out = [*moving, *lent, *(row for row in self.working if row.source in lent)]
+        candidates = [one for one in candidates if one not in left_out]
+        chosen = self.choose.some(candidates) if candidates else []
         view = self.ledger.view
-        simulation = view.simulate()
+        place = self.choose.one([Place.DEVICE, Place.HOST])
+        simulation = view.simulate(place)
         for one in chosen:
             if isinstance(one, Working):
                 simulation.claim(one.handle)
             else:
                 simulation.base(one.name)
-        expected = (view.free_slots + simulation.slots, view.free_pages + simulation.pages)
+        slots, pages = view.free(place)
+        expected = (slots + simulation.slots, pages + simulation.pages)
         for one in sorted(chosen, key=lambda _: self.choose.number(0, 99)):
             if isinstance(one, Working):
                 self._rolled_back(one)
             else:
                 self._ended(one)
-        assert (view.free_slots, view.free_pages) == expected
+        assert view.free(place) == expected
 
     def use_a_spent_handle(self) -> None:
         stale = self.choose.one(self.spent)
@@ -247,6 +322,9 @@ class Machine(World):
             self._ended(state)
         for row in list(self.working):
             self._rolled_back(row)
-        report, capacity = self.ledger.audit(), self.ledger.view.capacity
+        report = self.ledger.audit()
         assert report.at_rest
-        assert (report.free_slots, report.free_pages) == (capacity.slots, capacity.pages)
+        assert self.everything() == (
+            report.free_slots + report.host_free_slots,
+            report.free_pages + report.host_free_pages,
+        )

@@ -11,6 +11,7 @@ class Replay:
 
     def __init__(self) -> None:
         self.seq = 0
+        self.device = (0, 0)
         self.free_slots: set[int] = set()
         self.free_pages: set[int] = set()
         self.slots: dict[int, int | None] = {}
@@ -26,15 +27,23 @@ class Replay:
             handler(fields)
 
     def on_opened(self, fields: Fields) -> None:
-        self.free_slots = set(range(fields["slots"]))
-        self.free_pages = set(range(fields["pages"]))
+        self.device = (fields["slots"], fields["pages"])
+        self.free_slots = set(range(fields["slots"] + fields["host_slots"]))
+        self.free_pages = set(range(fields["pages"] + fields["host_pages"]))
 
     def on_reserved(self, fields: Fields) -> None:
         claim, slot = fields["claim"], fields["slot"]
         self.slots[claim] = slot
         self.pages[claim] = []
+        slots, pages = self.device
+        is_on_device = fields["place"] == "device"
         if slot is not None:
             self.free_slots.remove(slot)
+            assert (slot < slots) == is_on_device
+        assert all((page < pages) == is_on_device for page in fields["pages"])
+        if fields["place"] == "file":
+            assert slot is None
+            assert not fields["pages"]
         self.on_grown(fields)
 
     def on_grown(self, fields: Fields) -> None:
@@ -44,11 +53,13 @@ class Replay:
 
     def on_landed(self, fields: Fields) -> None:
         for row in fields["rows"]:
-            pages, frozen = self.pages[row["claim"]], row["frozen"]
-            assert pages[: len(frozen)] == frozen
-            del pages[: len(frozen)]
-            if frozen:
-                self.runs[row["run"]] = frozen
+            pages = self.pages[row["claim"]]
+            for run in [*row.get("earlier", ()), row]:
+                frozen = run["frozen"]
+                assert pages[: len(frozen)] == frozen
+                del pages[: len(frozen)]
+                if frozen:
+                    self.runs[run["run"]] = frozen
 
     def on_committed(self, fields: Fields) -> None:
         pages = self.pages[fields["claim"]]

@@ -1,6 +1,7 @@
 """A small ledger with one port of each kind, and the steps that most tests begin with."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -13,10 +14,12 @@ from ownership import (
     BatchPort,
     CachePort,
     Capacity,
+    ClaimHandle,
     Consume,
     CustodianId,
     Ledger,
     Need,
+    Place,
     Refused,
     SessionOwned,
     SessionPort,
@@ -61,10 +64,40 @@ class Desk:
     kept: list[object] = attrs.field(factory=list[object])
     """States that a test only names: a handle that nobody keeps is a violation."""
 
-    def reserve(self, positions: int = 0, base: Base = ZEROS, turn: str = "turn") -> BatchOwned:
-        claim = self.batch.reserve(Need(positions), base, turn=turn)
+    def reserve(
+        self,
+        positions: int = 0,
+        base: Base | BatchOwned = ZEROS,
+        turn: str = "turn",
+        *,
+        place: Place = Place.DEVICE,
+        first_page: int = 0,
+    ) -> BatchOwned:
+        claim = self.batch.reserve(Need(positions, first_page), base, turn=turn, place=place)
         assert not isinstance(claim, Refused), claim
         return claim
+
+    def copied(
+        self, base: Base | BatchOwned, place: Place = Place.HOST, first_page: int = 0
+    ) -> BatchOwned:
+        """An unchanged copy of a state in a place: a turn without tokens."""
+        claim = self.reserve(0, base, place=place, first_page=first_page)
+        self.step([claim], 0)
+        return claim
+
+    def parked(self, state: Consume[SessionOwned], place: Place = Place.HOST) -> SessionOwned:
+        """The same state of ``SESSION``, moved to another place."""
+        claim = self.hand(self.copied(self.ledger.view.name_of(state), place))
+        parked = self.session.commit(claim, replaces=state)
+        self.keep(parked)
+        return parked
+
+    def pages(self, handle: ClaimHandle) -> list[int]:
+        """The page table of a claim, as the ledger counts."""
+        return list(self.ledger.view.describe(handle).pages)
+
+    def pinned(self, handle: ClaimHandle) -> int:
+        return self.ledger.view.describe(handle).pinned
 
     def step(self, claims: Sequence[BatchOwned], *tokens: int) -> None:
         """Launch the claims and land them with so many tokens each."""
@@ -112,8 +145,15 @@ class Desk:
     def is_empty(self) -> bool:
         view = self.ledger.view
         self.check()
-        everything = (view.capacity.slots, view.capacity.pages)
-        return view.audit().at_rest and (view.free_slots, view.free_pages) == everything
+        is_all_free = all(
+            view.free(place) == ((size.slots, size.pages) if size else (0, 0))
+            for place, size in (
+                (Place.DEVICE, view.capacity),
+                (Place.HOST, view.host_capacity),
+                (Place.FILE, None),
+            )
+        )
+        return view.audit().at_rest and is_all_free
 
 
 def open_desk(
@@ -121,10 +161,16 @@ def open_desk(
     pages: int = 16,
     page_size: int = 4,
     *,
+    host: tuple[int, int] | None = None,
     observer: Recorder | None = None,
     track_freed: bool = False,
 ) -> Desk:
-    ledger = Ledger(Capacity(slots, pages, page_size), observer=observer, track_freed=track_freed)
+    ledger = Ledger(
+        Capacity(slots, pages, page_size),
+        host=None if host is None else Capacity(*host, page_size),
+        observer=observer,
+        track_freed=track_freed,
+    )
     return Desk(
         ledger,
         ledger.batch_port(SCHEDULER),
@@ -133,13 +179,18 @@ def open_desk(
     )
 
 
+def untyped(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """A verb as code without types sees it."""
+    return verb
+
+
 def snapshot(ledger: Ledger) -> object:
     """Everything that a refused verb must leave as it was."""
     view = ledger.view
     custodians = (SCHEDULER, SESSION, OTHER, CACHE, MAIL, CustodianId("device"))
     return (
         view.audit(),
-        view.resting(),
+        [view.resting(place) for place in Place],
         [view.held_by(custodian) for custodian in custodians],
         attrs.evolve(view.counters, violations=0),
     )

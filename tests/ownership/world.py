@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 import attrs
 
 from ownership import (
-    Base,
     BaseName,
     BatchOwned,
     CacheOwned,
@@ -17,11 +16,12 @@ from ownership import (
     Lease,
     Ledger,
     Owns,
+    Place,
     SessionOwned,
     SessionPort,
 )
 from tests.ownership.choosers import Chooser
-from tests.ownership.memory import Memory, Step
+from tests.ownership.memory import Image, Memory, Step
 from tests.ownership.replay import Replay
 
 SCHEDULER = CustodianId("scheduler")
@@ -36,9 +36,19 @@ class Working:
 
     handle: Owns[BatchOwned]
     history: tuple[int, ...]
-    base: Base
+    origin: BaseName | None
+    """The state at rest that it came from, itself or by way of another working claim."""
+    place: Place = Place.DEVICE
+    first_page: int = 0
+    source: "Working | Resting | None" = None
+    """What its first step copies; kept until that has landed."""
     is_undefined: bool = False
     is_landed: bool = False
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether it has yet to be copied from another place."""
+        return self.source is not None and self.source.place is not self.place
 
 
 @attrs.define(eq=False)
@@ -49,6 +59,8 @@ class Resting:
     name: BaseName
     history: tuple[int, ...]
     holder: CustodianId
+    place: Place = Place.DEVICE
+    first_page: int = 0
 
 
 @attrs.define(eq=False)
@@ -59,7 +71,8 @@ class Flight:
     rows: list[Working]
     tokens: list[tuple[int, ...]]
     step: Step
-    has_run: bool
+    images: list[Image | None] | None
+    """What its rows have read out; None: it has yet to run."""
     is_quarantined: bool = False
 
 
@@ -76,8 +89,14 @@ class World:
         self.replay = Replay()
         pages = choose.one([0, 6, 14, 40])
         slots = choose.number(0 if pages else 1, 6)
+        size = choose.number(1, 4)
+        host_slots = choose.number(0, 6) if slots else 0
+        host_pages = choose.one([0, 6, 14, 40]) if pages else 0
         self.ledger = Ledger(
-            Capacity(slots, pages, choose.number(1, 4)), observer=self.replay, track_freed=True
+            Capacity(slots, pages, size),
+            host=Capacity(host_slots, host_pages, size) if host_slots + host_pages else None,
+            observer=self.replay,
+            track_freed=True,
         )
         self.memory = Memory(self.ledger)
         self.batch = self.ledger.batch_port(SCHEDULER)
@@ -90,31 +109,67 @@ class World:
         """Keep a handle that is about to be spent, to be used once more by mistake."""
         self.spent.append(handle)
 
+    def unlanded(self) -> list[Working]:
+        """Claims whose first step is still to land, those on the device included."""
+        rows = [*self.working, *(row for flight in self.flights for row in flight.rows)]
+        return [row for row in rows if row.source is not None]
+
+    def is_now(self, row: Working, kept: Resting) -> None:
+        """A working claim is a state at rest now, and so is what others copy."""
+        for copy in self.unlanded():
+            if copy.source is row:
+                copy.source = kept
+
     def the_audit_finds_nothing(self) -> None:
         report = self.ledger.audit()
         assert report.problems == ()
         view = self.ledger.view
         assert report.quarantined_slots == view.quarantined_slots
         assert report.quarantined_pages == view.quarantined_pages
+        slots, pages = self.everything()
+        (slots_free, pages_free), (host_slots_free, host_pages_free) = self.free()
         held = report.exclusive_pages + report.shared_pages + report.quarantined_pages
-        assert view.free_pages + held == view.capacity.pages
-        claims = report.batch + report.session + report.cache + report.draining
+        held += report.host_quarantined_pages
+        assert pages_free + host_pages_free + held == pages
+        counted = report.batch + report.session + report.cache + report.draining
+        in_memory = sum(report.on_device.values()) + sum(report.in_host.values())
+        rows = [*self.working, *(row for flight in self.flights for row in flight.rows)]
+        files = sum(row.place is Place.FILE for row in rows)
+        assert counted + report.quarantined == in_memory + files
         if view.capacity.slots:
-            assert view.free_slots + claims + report.quarantined == view.capacity.slots
-        assert set(view.resting()) == {s.name for s in self.resting if s.holder != CACHE}
+            assert slots_free + host_slots_free + in_memory == slots
+        for place in Place:
+            states = [s.name for s in self.resting if s.holder != CACHE and s.place is place]
+            assert view.resting(place) == tuple(states)
+
+    def free(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Slots and pages on the device, and in host memory."""
+        return self.ledger.view.free(Place.DEVICE), self.ledger.view.free(Place.HOST)
+
+    def everything(self) -> tuple[int, int]:
+        """Slots and pages of all places."""
+        device, host = self.ledger.view.capacity, self.ledger.view.host_capacity
+        if host is None:
+            return device.slots, device.pages
+        return device.slots + host.slots, device.pages + host.pages
 
     def the_events_say_the_same(self) -> None:
-        view = self.ledger.view
-        assert len(self.replay.free_slots) == view.free_slots
-        assert len(self.replay.free_pages) == view.free_pages
+        (slots, pages), (host_slots, host_pages) = self.free()
+        assert len(self.replay.free_slots) == slots + host_slots
+        assert len(self.replay.free_pages) == pages + host_pages
 
     def nobody_wrote_into_anothers_memory(self) -> None:
         for state in self.resting:
             seen = self.ledger.view.describe(state.handle)
-            self.memory.check(seen.slot, seen.pages, state.history)
+            assert (seen.place, seen.name) == (state.place, state.name)
+            assert seen.first_page == state.first_page
+            assert seen.pinned == sum(copy.source is state for copy in self.unlanded())
+            self.memory.check(seen, state.history)
         for row in self.working:
             seen = self.ledger.view.describe(row.handle)
             assert seen.position == len(row.history)
             assert (seen.content is Content.UNDEFINED) == row.is_undefined
+            assert (seen.place, seen.first_page) == (row.place, row.first_page)
+            assert seen.pinned == sum(copy.source is row for copy in self.unlanded())
             if seen.content is Content.VALID:
-                self.memory.check(seen.slot, seen.pages, row.history)
+                self.memory.check(seen, row.history)

@@ -162,7 +162,7 @@ def test_evicted_states_are_forgotten_in_time() -> None:
     assert shelf.counters.cache_evictions == 200
     shelf.cache.clear()
     assert shelf.match((199, 1, 1, 1, 1, 1)).miss == "cold"
-    assert shelf.cache._tree.is_empty
+    assert shelf.cache.tree.is_empty
 
 
 def test_a_closed_cache_takes_nothing_more() -> None:
@@ -197,6 +197,19 @@ def test_a_state_beyond_the_whole_budget_evicts_nothing() -> None:
 
     assert not shelf.cache.fit_budget(90, 0)
     assert len(shelf.order) == 1
+
+
+def test_where_all_else_is_pinned_the_budget_has_no_room() -> None:
+    shelf = Shelf(budget=380)
+    shelf.keep(LONG[:8])
+    shelf.keep((5, 5, 5, 5))
+    copies = [shelf.reserve(12, shelf.match(tokens).base) for tokens in (LONG, (5, 5, 5, 5, 5))]
+
+    assert not shelf.cache.fit_budget(33, 0)
+    assert len(shelf.order) == 2
+    for copy in copies:
+        shelf.batch.rollback(copy)
+    assert shelf.cache.fit_budget(33, 0)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -26,7 +26,7 @@ def put(tree: PrefixTree, salt: str, tokens: Sequence[int], state: int) -> Node:
 
 
 def nodes(tree: PrefixTree) -> Iterator[Node]:
-    open_nodes = [tree._roots[salt] for salt in SALTS if salt in tree._roots]
+    open_nodes = [tree.roots[salt] for salt in SALTS if salt in tree.roots]
     while open_nodes:
         node = open_nodes.pop()
         yield node

@@ -16,32 +16,25 @@ import attrs
 
 from kernel.errors import SessionStoreError
 from kernel.session_store import (
-    CutLog,
-    DropState,
-    KeepFacts,
-    KeepState,
     KeepTurn,
     Kept,
     ReadSession,
     ReadState,
-    RemoveSession,
-    StoreJob,
     SyncPolicy,
 )
-from kernel.state_image import StateImage
-from tests.store.crash_states import CrashState, Loss, crash_states
+from tests.store.crash_jobs import workload
+from tests.store.crash_states import EMPTY, CrashState, Loss, crash_states
 from tests.store.model import ModelStore, plain
 from tests.store.operations import Acknowledged, Operation
 from tests.store.recording import RecordingDisk, Tape
-from tests.store.stores import OpenStore, image_at, opened, turn_of
+from tests.store.stores import OpenStore, opened, turn_of
 
-__all__ = ["Crash", "Recording", "Tally", "broken_promise", "record", "replay"]
+__all__ = ["Crash", "Recording", "Tally", "record", "recovered", "replay", "replay_twice"]
 
 STORE = "store"
 KILL = "nothing lost"
 FILE_BYTES = 512
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-NAMES = ("a", "b", "c")
 
 
 @attrs.frozen(eq=False)
@@ -53,6 +46,8 @@ class Recording:
     sync: SyncPolicy
     submitted: Sequence[int]
     """Jobs that had been submitted by each operation."""
+    base: CrashState = EMPTY
+    """What was on the disk when it began: what an earlier crash had left."""
 
 
 @attrs.frozen(eq=False)
@@ -77,58 +72,38 @@ class Tally:
     kinds: Counter[str] = attrs.field(factory=Counter[str])
     broken: list[str] = attrs.field(factory=list[str])
 
-
-def workload(rng: random.Random, groups: int) -> Iterator[list[StoreJob]]:
-    """Groups of jobs on few sessions, most of which succeed; it plays them on a model itself."""
-    model = ModelStore()
-    for _ in range(groups):
-        jobs = list[StoreJob]()
-        for _ in range(rng.choice((1, 1, 2, 4))):
-            job = _job(rng, model)
-            model.do(job)
-            jobs.append(job)
-        yield jobs
+    def add(self, other: "Tally") -> None:
+        self.operations += other.operations
+        self.crashes += other.crashes
+        self.states += other.states
+        self.kinds += other.kinds
+        self.broken += other.broken
 
 
-def _job(rng: random.Random, model: ModelStore) -> StoreJob:
-    name = rng.choice(NAMES)
-    kept = model.sessions.get(name)
-    length = 0 if kept is None else kept.length
-    kind = rng.choices(
-        ("turn", "state", "file", "cut", "facts", "drop", "remove", "bad"),
-        (8, 4, 3, 2, 1, 1, 1, 1),
-    )[0]
-    if kind == "state" and length > 1:
-        image = image_at(
-            rng.randrange(1, length), size=rng.choice((16, 400)), fill=rng.randrange(99)
-        )
-        return KeepState(name, image)
-    if kind == "file" and length > 1:
-        image = image_at(length - 1, size=rng.choice((600, 9000)), fill=rng.randrange(99))
-        return KeepState(name, image)
-    if kind == "cut" and length:
-        return CutLog(name, rng.randrange(length))
-    if kind == "facts":
-        return KeepFacts(name, {"mark": rng.randrange(9)})
-    if kind == "drop":
-        return DropState(name)
-    if kind == "remove":
-        return RemoveSession(name)
-    start = length + 7 if kind == "bad" else rng.choice((length, length, length, length // 2))
-    tokens = [rng.randrange(1 << 32) for _ in range(rng.randrange(1, 6))]
-    return KeepTurn(name, turn_of(start, tokens, text="x" * rng.choice((5, 5000))))
+def record(
+    seed: int,
+    sync: SyncPolicy,
+    *,
+    groups: int,
+    reopen_every: int,
+    base: CrashState = EMPTY,
+    model: ModelStore | None = None,
+) -> Recording:
+    """Run a random workload over the recorder; it is reopened now and then.
 
-
-def _image(rng: random.Random, position: int, sizes: tuple[int, ...]) -> StateImage:
-    return image_at(position, size=rng.choice(sizes), fill=rng.randrange(99))
-
-
-def record(seed: int, sync: SyncPolicy, *, groups: int, reopen_every: int) -> Recording:
-    """Run a random workload over the recorder; it is reopened now and then."""
-    planned = list(workload(random.Random(seed), groups))
-    models = [ModelStore()]
+    Args:
+        seed: of the jobs.
+        sync: the store's policy.
+        groups: groups of jobs, each submitted together.
+        reopen_every: groups between two openings of the store.
+        base: what is on the disk before.
+        model: of the store that this is.
+    """
+    models = [model or ModelStore()]
+    planned = list(workload(random.Random(seed), groups, models[0].copy()))
     submitted = list[int]()
     with tempfile.TemporaryDirectory() as directory:
+        base.build(Path(directory))
         tape = Tape(Path(directory))
 
         def note() -> None:
@@ -147,7 +122,7 @@ def record(seed: int, sync: SyncPolicy, *, groups: int, reopen_every: int) -> Re
                     store.all(jobs)
                     tape.add(Acknowledged(len(models) - 1))
         note()
-    return Recording(tape.operations, models, sync, submitted)
+    return Recording(tape.operations, models, sync, submitted, base)
 
 
 def crashes(
@@ -164,7 +139,7 @@ def crashes(
             continue
         submitted = recording.submitted[min(after, len(operations) - 1)]
         for loss, state in crash_states(
-            operations[:after], seed + after, alone=alone, subsets=subsets
+            operations[:after], recording.base, seed + after, alone=alone, subsets=subsets
         ):
             yield Crash(after, loss, state, reported, submitted)
 
@@ -190,33 +165,66 @@ def replay(
             continue
         seen.add(key)
         tally.states += 1
-        why = broken_promise(recording, crash)
-        if why is not None:
-            tally.broken.append(f"crash after operation {crash.after}, {crash.loss.kind}: {why}")
+        found = recovered(recording, crash)
+        if isinstance(found, str):
+            tally.broken.append(f"crash after operation {crash.after}, {crash.loss.kind}: {found}")
             if until_broken:
                 break
     return tally
 
 
-def broken_promise(recording: Recording, crash: Crash) -> str | None:
-    """Recover from a crash; what is wrong with what is found, if anything."""
+def replay_twice(recording: Recording, seed: int, *, crashes_each: int, every: int) -> Tally:
+    """Crash, recover and go on, and crash again in the midst of that.
+
+    Args:
+        recording: the run that crashes first.
+        seed: of the random choices.
+        crashes_each: first crashes, chosen at random.
+        every: operations between two second crashes.
+    """
+    rng = random.Random(seed)
+    firsts = list(crashes(recording, seed, every=1, alone=1, subsets=1))
+    tally = Tally()
+    for first in rng.sample(firsts, min(crashes_each, len(firsts))):
+        model = recovered(recording, first)
+        if isinstance(model, str):
+            tally.broken.append(model)
+            continue
+        second = record(
+            seed,
+            recording.sync,
+            groups=3,
+            reopen_every=2,
+            base=first.state,
+            model=model,
+        )
+        tally.add(replay(second, seed, every=every, alone=2, subsets=2))
+    return tally
+
+
+def recovered(recording: Recording, crash: Crash) -> ModelStore | str:
+    """What a crash has left of the run, or what is wrong with it."""
     keeps_reported = recording.sync == "full" or crash.loss.kind == KILL
     least = crash.reported if keeps_reported else 0
+    # A file that was not synced may be lost; then that is seen, and the log is there.
+    may_be_damaged = recording.sync != "full" and (not keeps_reported or recording.base != EMPTY)
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
         crash.state.build(Path(directory))
         try:
             with opened(Path(directory) / STORE, sync="off", file_bytes=FILE_BYTES) as store:
-                allowed = recording.models[least : crash.submitted + 1]
-                problems = [_difference(store, model, keeps_reported) for model in allowed]
-                if all(problems):
-                    return f"neither of the {len(allowed)} allowed states: {problems[0]}"
-                report = store.do(KeepTurn("new", turn_of(0, [1, 2])))
-                return None if report == Kept() else f"it can't be written to: {report}"
+                problems = list[str]()
+                for model in recording.models[least : crash.submitted + 1]:
+                    problem = _difference(store, model, may_be_damaged)
+                    if problem is None:
+                        report = store.do(KeepTurn("new", turn_of(0, [1, 2])))
+                        return model if report == Kept() else f"it can't be written to: {report}"
+                    problems.append(problem)
+                return f"it is in none of {len(problems)} allowed states: {problems[0]}"
         except SessionStoreError as error:
             return str(error)
 
 
-def _difference(store: OpenStore, model: ModelStore, keeps_reported: bool) -> str | None:
+def _difference(store: OpenStore, model: ModelStore, may_be_damaged: bool) -> str | None:
     if store.usage != model.usage():
         return f"it counts {store.usage} and not {model.usage()}"
     if list(store.worker.session_ids()) != sorted(model.sessions):
@@ -226,7 +234,7 @@ def _difference(store: OpenStore, model: ModelStore, keeps_reported: bool) -> st
         if found != plain(model.do(ReadSession(name))):
             return f"session {name} is {found}"
         image = plain(store.do(ReadState(name)))
-        # A file that was not synced may be lost; then that is seen, and the log is there.
-        if image != plain(model.do(ReadState(name))) and (keeps_reported or image != "damaged"):
+        expected = plain(model.do(ReadState(name)))
+        if image != expected and not (may_be_damaged and image == "damaged"):
             return f"the state of session {name} is {image}"
     return None

@@ -24,7 +24,7 @@ from tests.store.operations import (
     Write,
 )
 
-__all__ = ["CrashState", "Loss", "crash_states", "pending_at"]
+__all__ = ["EMPTY", "CrashState", "Loss", "crash_states", "pending_at"]
 
 ROOT = PurePosixPath(".")
 
@@ -70,6 +70,9 @@ class CrashState:
             (root / path).write_bytes(content)
 
 
+EMPTY = CrashState(frozenset(), {})
+
+
 @attrs.define(eq=False)
 class _Disk:
     """What is on the disk if some operations are lost: contents by file, and the names of files."""
@@ -80,6 +83,13 @@ class _Disk:
     running: dict[PurePosixPath, int] = attrs.field(factory=dict[PurePosixPath, int])
     """As the process sees them: a file that is written to is found by these."""
     directories: set[PurePosixPath] = attrs.field(factory=lambda: {ROOT})
+
+    @classmethod
+    def of(cls, base: CrashState) -> "_Disk":
+        """What was on the disk before the first operation, all of it durable."""
+        names = _base_files(base)
+        contents = {file: bytearray(base.files[path]) for path, file in names.items()}
+        return cls(contents, names, dict(names), {ROOT, *base.directories})
 
     def apply(self, number: int, operation: Operation, loss: Loss) -> None:
         stays = number not in loss.lost
@@ -128,9 +138,13 @@ class _Disk:
         return CrashState(frozenset(reached - {ROOT}), files)
 
 
-def pending_at(operations: Sequence[Operation]) -> list[int]:
+def _base_files(base: CrashState) -> dict[PurePosixPath, int]:
+    return {path: -1 - number for number, path in enumerate(base.files)}
+
+
+def pending_at(operations: Sequence[Operation], base: CrashState = EMPTY) -> list[int]:
     """Numbers of the operations that no sync has made durable."""
-    running = dict[PurePosixPath, int]()
+    running = _base_files(base)
     writes = dict[int, list[int]]()
     named = dict[PurePosixPath, list[int]]()
     for number, operation in enumerate(operations):
@@ -159,17 +173,23 @@ def pending_at(operations: Sequence[Operation]) -> list[int]:
 
 
 def losses(
-    operations: Sequence[Operation], seed: int, *, alone: int | None, subsets: int
+    operations: Sequence[Operation],
+    base: CrashState,
+    seed: int,
+    *,
+    alone: int | None,
+    subsets: int,
 ) -> Iterator[Loss]:
     """What a crash after these operations may undo.
 
     Args:
         operations: up to the crash.
+        base: what was there before them.
         seed: of the random choices.
         alone: at most so many operations are lost alone, and kept alone; ``None``: each.
         subsets: random subsets that are lost.
     """
-    pending = pending_at(operations)
+    pending = pending_at(operations, base)
     yield Loss("nothing lost")
     if not pending:
         return
@@ -191,11 +211,16 @@ def losses(
 
 
 def crash_states(
-    operations: Sequence[Operation], seed: int, *, alone: int | None, subsets: int
+    operations: Sequence[Operation],
+    base: CrashState,
+    seed: int,
+    *,
+    alone: int | None,
+    subsets: int,
 ) -> Iterator[tuple[Loss, CrashState]]:
     """The directories that a crash after these operations may leave."""
-    for loss in losses(operations, seed, alone=alone, subsets=subsets):
-        disk = _Disk()
+    for loss in losses(operations, base, seed, alone=alone, subsets=subsets):
+        disk = _Disk.of(base)
         for number, operation in enumerate(operations):
             disk.apply(number, operation, loss)
         yield loss, disk.state()

@@ -34,7 +34,7 @@ class Create:
 class Write:
     path: PurePosixPath
     offset: int
-    data: bytes = attrs.field(repr=len)
+    data: bytes = attrs.field(repr=lambda data: f"<{len(data)} bytes>")
 
 
 @attrs.frozen

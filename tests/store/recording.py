@@ -114,12 +114,20 @@ class _ApswDatabase:
         if self._checkpoint_pages is not None and "wal_autocheckpoint" in sql:
             sql = f"PRAGMA wal_autocheckpoint = {self._checkpoint_pages}"
         try:
-            return list(self._connection.execute(sql, tuple(values)))
+            # Bindings may be buffers, as above.
+            cursor = self._connection.execute(sql, tuple(values))  # pyright: ignore[reportUnknownMemberType]
+            return list(cursor)
         except apsw.Error as error:
-            raise fault_of_code(getattr(error, "result", 0), str(error)) from error
+            raise fault_of_code(_code_of(error), str(error)) from error
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _code_of(error: apsw.Error) -> int:
+    # One that a planted fault raised has its type alone.
+    planted = apsw.SQLITE_FULL if isinstance(error, apsw.FullError) else apsw.SQLITE_ERROR
+    return getattr(error, "result", planted)
 
 
 class _RecordingVfs(apsw.VFS):
@@ -128,14 +136,16 @@ class _RecordingVfs(apsw.VFS):
         self.tape = tape
         super().__init__(self.name, "")
 
-    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802 - as SQLite names it
+    def xOpen(  # noqa: N802 - as SQLite names it
+        self, name: str | apsw.URIFilename | None, flags: list[int]
+    ) -> apsw.VFSFile:
         return _RecordingFile(name, flags, self.tape)
 
-    def xDelete(self, name: str, sync_directory: bool) -> None:  # noqa: N802 - as SQLite names it
-        super().xDelete(name, sync_directory)
-        self.tape.add(Delete(self.tape.under(name)))
-        if sync_directory:
-            self.tape.add(SyncDirectory(self.tape.under(Path(name).parent)))
+    def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802 - as SQLite names it
+        super().xDelete(filename, syncdir)
+        self.tape.add(Delete(self.tape.under(filename)))
+        if syncdir:
+            self.tape.add(SyncDirectory(self.tape.under(Path(filename).parent)))
 
 
 class _RecordingFile(apsw.VFSFile):
@@ -152,12 +162,13 @@ class _RecordingFile(apsw.VFSFile):
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802 - as SQLite names it
         operation = self._tape.check(Write(self._path, offset, bytes(data)))
-        super().xWrite(data, offset)
+        # Its type is a buffer, for which this Python has no name yet.
+        super().xWrite(data, offset)  # pyright: ignore[reportUnknownMemberType]
         self._tape.add(operation)
 
-    def xTruncate(self, size: int) -> None:  # noqa: N802 - as SQLite names it
-        super().xTruncate(size)
-        self._tape.add(Truncate(self._path, size))
+    def xTruncate(self, newsize: int) -> None:  # noqa: N802 - as SQLite names it
+        super().xTruncate(newsize)
+        self._tape.add(Truncate(self._path, newsize))
 
     def xSync(self, flags: int) -> None:  # noqa: N802 - as SQLite names it
         self._tape.add(self._tape.check(Sync(self._path)))

@@ -4,6 +4,7 @@ import threading
 from array import array
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -45,7 +46,7 @@ class OpenStore:
                 ended.set()
 
         for number, job in enumerate(jobs):
-            self.worker.submit(job, lambda report, number=number: keep(number, report))
+            self.worker.submit(job, partial(keep, number))
         assert not jobs or ended.wait(PATIENCE_S)
         return [reports[number] for number in range(len(jobs))]
 

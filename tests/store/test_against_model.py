@@ -24,7 +24,7 @@ from kernel.session_store import (
 from tests.store.model import ModelStore, plain
 from tests.store.stores import image_at, opened
 
-NAMES = st.sampled_from(["a", "b", "ä c", "d" * 300])
+NAMES = st.sampled_from(["a", "b", "ä c", "d" * 300, "e\0f"])
 LENGTHS = st.integers(0, 12)
 FACTS: SearchStrategy[dict[str, object]] = st.dictionaries(
     st.sampled_from(["x", "mark"]), st.one_of(st.text(max_size=4), st.integers(), st.none())
@@ -53,7 +53,7 @@ JOBS: SearchStrategy[StoreJob] = st.one_of(
     st.builds(
         KeepState,
         NAMES,
-        st.builds(lambda at, size: image_at(at, size=size), LENGTHS, SIZES),
+        st.builds(image_at, LENGTHS, size=SIZES),
     ),
     st.builds(DropState, NAMES),
     st.builds(ReadSession, NAMES),
@@ -62,7 +62,7 @@ JOBS: SearchStrategy[StoreJob] = st.one_of(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     groups=st.lists(st.one_of(st.lists(JOBS, min_size=1, max_size=8), st.just(REOPEN)), max_size=8),
     budget=st.sampled_from([None, 48, 420]),

@@ -5,6 +5,7 @@ What it writes can be known without asking it, from the session and the number o
 
 import random
 import threading
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -54,15 +55,11 @@ def write_for_ever(directory: Path, sync: SyncPolicy, seed: int, reports: Connec
             line = f"{session} {turn}"
             kept = turn_of(turn * TOKENS, tokens_of(session, turn))
             room.acquire()
-            store.worker.submit(
-                KeepTurn(f"s{session}", kept), lambda report, line=line: tell(line, report)
-            )
+            store.worker.submit(KeepTurn(f"s{session}", kept), partial(tell, line))
             if rng.random() < 0.3:
                 image = image_of(session, (turn + 1) * TOKENS - 1, rng.choice((64, 4096)))
                 room.acquire()
-                store.worker.submit(
-                    KeepState(f"s{session}", image), lambda report: tell("", report)
-                )
+                store.worker.submit(KeepState(f"s{session}", image), partial(tell, ""))
 
 
 def _turns_of(store: OpenStore, session: int) -> int:

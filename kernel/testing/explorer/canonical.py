@@ -20,6 +20,7 @@ from kernel.scheduler import Scheduler
 from kernel.session import SessionActor
 from kernel.testing.explorer.callers import Caller
 from kernel.testing.explorer.forms import Names, field, message_form, turn_form
+from kernel.testing.explorer.parking_form import parking_form
 from kernel.testing.explorer.stage import Stage
 from kernel.testing.explorer.timers import message_of
 from ownership import Lease
@@ -120,6 +121,8 @@ def _session_form(names: Names, actor: SessionActor) -> tuple[Any, ...]:
         state.log.tobytes(),
         names.handle(state.state),
         names.handle(state.checkpoint),
+        names.handle(state.held),
+        state.image is not None,
         None if state.inherited is None else names.base(state.inherited),
         state.absorbed > 0,
         None
@@ -163,7 +166,12 @@ def _scheduler_form(names: Names) -> tuple[Any, ...]:
     return (
         # In order of rank, which is all that ranks are for.
         tuple(
-            turn_form(names, turn, scheduler.claims.get(turn.id))
+            turn_form(
+                names,
+                turn,
+                scheduler.claims.get(turn.id),
+                scheduler.parking.parked.get(turn.id),
+            )
             for turn in sorted(roster, key=lambda turn: turn.rank)
         ),
         _policy_form(names, scheduler),
@@ -178,6 +186,7 @@ def _scheduler_form(names: Names) -> tuple[Any, ...]:
         ),
         field(scheduler, "_tick_posted"),
         tuple(sorted(map(repr, map(names.base, field(scheduler, "_admission").room.asked)))),
+        parking_form(names, scheduler.parking),
         tuple(message_form(names, scheduler, message) for message in mail),
     )
 

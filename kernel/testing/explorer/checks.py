@@ -63,7 +63,8 @@ def _committed(stage: Stage, actor: SessionActor) -> tuple[int, int] | None:
     if state is None:
         return None
     view = stage.core.ledger.view.describe(state)
-    return (view.claim, view.position)
+    # By name: a state that has moved to another place is the same state.
+    return (0 if view.name is None else view.name.version, view.position)
 
 
 @attrs.define(eq=False)
@@ -128,7 +129,7 @@ class Checker:
         scheduler = stage.core.scheduler
         if scheduler is None:
             return
-        for name, claim in scheduler.claims.items():
+        for name, claim in (*scheduler.claims.items(), *scheduler.parking.parked.items()):
             turn = scheduler.roster.get(name)
             if turn is not None:
                 yield from self._content(stage, claim, turn.tokens(0, turn.known_len), name)

@@ -30,7 +30,7 @@ def progress(stage: Stage) -> list[Event]:
     events += [
         Event("complete", number=number, detail="done")
         for number, held in enumerate(stage.device.held)
-        if stage.is_wanted(held)
+        if stage.is_wanted(held) and held.is_running
     ]
     events += [Event("start", one.plan.name) for one in stage.callers if one.may_start()]
     if _has_ended_worker(stage):
@@ -47,7 +47,7 @@ def extras(stage: Stage) -> Iterator[Event]:
     if has_left and stage.moves_made < world.max_moves:
         yield from _moves(stage)
     for number, held in enumerate(stage.device.held):
-        if not stage.is_wanted(held):
+        if not stage.is_wanted(held) and held.is_running:
             yield Event("complete", number=number, detail="late")
     if may_fault(stage):
         yield from _faults(stage)
@@ -92,7 +92,7 @@ def _alarms(stage: Stage) -> Iterator[Event]:
 def _faults(stage: Stage) -> Iterator[Event]:
     faults = stage.world.faults
     for number, held in enumerate(stage.device.held):
-        if not stage.is_wanted(held):
+        if not stage.is_wanted(held) or not held.is_running:
             continue
         if "step fails" in faults:
             yield Event("complete", number=number, detail="failed")

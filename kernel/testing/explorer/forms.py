@@ -146,12 +146,15 @@ class Names:
         return (others, order, free, len(book.leases))
 
 
-def turn_form(names: Names, turn: OpenTurn, claim: object) -> tuple[Any, ...]:
+def turn_form(
+    names: Names, turn: OpenTurn, claim: object, parked: object = None
+) -> tuple[Any, ...]:
     """A turn at the scheduler, or on its way there."""
     return (
         names.turn(turn.id),
         turn.state.value,
         names.handle(claim),
+        names.handle(parked),
         names.base(turn.base),
         turn.absorb_first,
         tuple(turn.new),
@@ -165,6 +168,10 @@ def turn_form(names: Names, turn: OpenTurn, claim: object) -> tuple[Any, ...]:
         turn.interrupt_keep,
         turn.interrupt_reason,
         turn.was_admitted,
+        turn.first_page,
+        turn.image is not None,
+        turn.is_loading,
+        turn.is_sliding,
     )
 
 

@@ -98,6 +98,11 @@ class HeldStep:
     """Takes the report of a step, or of a transfer."""
     worker: "HeldWorker"
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it is its turn: those that were submitted before it have ended."""
+        return any(queue[:1] == [self] for queue in (self.worker.held, self.worker.transfers))
+
     def touches(self, place: Place) -> Touched:
         """What it may touch in a place until it has ended."""
         return touched(self.step, place, self.worker.device.memory.page_size)

@@ -104,7 +104,10 @@ LARGE: tuple[World, ...] = (
     *CI,
     *(
         _with_all(f"{name}-and-all", _NAMED[name])
-        for name in ("pages", "forks", "preemption", "deadlines", "one-shot-1", "one-shot-2")
+        for name in (
+            *("pages", "forks", "preemption", "deadlines", "one-shot-1", "one-shot-2"),
+            *("parking", "parking-late", "parking-pages", "preemption-to-host"),
+        )
     ),
     *(attrs.evolve(world, max_states=_BOUND) for world in _BIG),
 )

@@ -18,6 +18,7 @@ from kernel.messages import (
     Interrupt,
     InterruptTurn,
     LaunchStep,
+    Parked,
     PhaseAbsorbed,
     StepCompleted,
     StepLanded,
@@ -25,12 +26,14 @@ from kernel.messages import (
     TurnFinished,
     WorkerEnded,
 )
+from kernel.parking import ParkTurn, ReadState, TransferFlight
 from kernel.session import SessionActor
-from kernel.step import StepDone
+from kernel.step import StepDone, TransferDone
 from kernel.testing.explorer.events import Event
 from kernel.testing.explorer.forms import field
 from kernel.testing.explorer.stage import Stage
 from kernel.turn import TurnState
+from ownership import Place
 
 __all__ = ["Sighting", "after", "before"]
 
@@ -41,6 +44,7 @@ class Sighting:
 
     names: tuple[str, ...]
     preemptions: int
+    parking: int
     head: object
     grows: int
     commits: int
@@ -56,8 +60,9 @@ def before(stage: Stage, event: Event) -> Sighting:
     )
     scheduler = stage.core.scheduler
     grows = 0 if scheduler is None else len(field(scheduler, "_work").grows)
+    parking = 0 if scheduler is None else len(scheduler.roster.parking)
     counters = stage.core.ledger.view.counters
-    return Sighting(names, stage.core.counters.preemptions, head, grows, counters.commits)
+    return Sighting(names, stage.core.counters.preemptions, parking, head, grows, counters.commits)
 
 
 def after(stage: Stage, event: Event, seen: Sighting) -> Iterator[str]:
@@ -66,6 +71,9 @@ def after(stage: Stage, event: Event, seen: Sighting) -> Iterator[str]:
     core = stage.core
     if core.counters.preemptions > seen.preemptions:
         yield "preempted by growth" if seen.grows else "preempted"
+        if core.scheduler is not None:
+            is_kept = len(core.scheduler.roster.parking) > seen.parking
+            yield "preempted to host memory" if is_kept else "preempted, and its state dropped"
     if isinstance(seen.head, Tick) and event.kind == "deliver" and core.scheduler is not None:
         for turn in core.scheduler.roster.waiting:
             yield "refused first turn" if turn.history_len == 0 else "refused later turn"
@@ -139,8 +147,11 @@ def _of_message(stage: Stage, event: Event, head: object) -> Iterator[str]:
     elif event.who == SCHEDULER:
         yield from _at_scheduler(actor, head)
     elif isinstance(head, LaunchStep):
-        if any(place.tail_copy for place in stage.core.ledger.view.placements(head.lease)):
+        places = stage.core.ledger.view.placements(head.lease)
+        if any(place.tail_copy for place in places):
             yield "a tail is copied"
+        if any(place.source is Place.HOST for place in places):
+            yield "a state comes back from host memory"
     elif isinstance(head, WorkerEnded):
         yield "an abandoned worker has ended"
     elif isinstance(head, StepCompleted) and head.step not in actor.leases:
@@ -170,6 +181,10 @@ def _at_session(stage: Stage, actor: SessionActor, head: object) -> Iterator[str
             yield "first phase committed"
         case GiveUp():
             yield from _of_give_up(actor, head)
+        case Parked():
+            yield from _of_park(actor, head)
+        case CloseSession() if any(isinstance(mail, Parked) for mail in actor.mailbox):
+            yield "a park of the closed"
         case InterruptTurn() if active is None and actor.state.last is not None:
             yield "late interrupt"
             if head.keep is not None and head.keep < actor.state.last.kept:
@@ -190,28 +205,54 @@ def _of_give_up(actor: SessionActor, head: GiveUp) -> Iterator[str]:
         yield "asked for a state that is gone"
 
 
+def _of_park(actor: SessionActor, head: Parked) -> Iterator[str]:
+    states = actor.state.states
+    if head.base.version in states.kept:
+        yield "a park landed"
+        if actor.active is not None:
+            yield "a park landed while its turn is open"
+    else:
+        is_newer = states.current > head.base.version
+        yield "a park lost to a commit" if is_newer else "a park lost"
+
+
 def _at_scheduler(scheduler: Any, head: object) -> Iterator[str]:
     match head:
         case Cancel() | Interrupt():
             turn = scheduler.roster.get(head.turn)
             if turn is not None:
-                yield from _cut_short(turn, head)
+                yield from _cut_short(turn, head, is_parked=turn.id in scheduler.parking.parked)
         case StepLanded():
             flight = scheduler.flight
-            if flight is None or flight.lease is not head.lease:
+            transfer = scheduler.parking.flight_of(head.lease)
+            if transfer is not None:
+                yield from _of_transfer(transfer, head)
+            elif flight is None or flight.lease is not head.lease:
                 yield "a step lands that nobody waits for"
-            if not isinstance(head.report, StepDone):
+            elif not isinstance(head.report, StepDone):
                 yield "a step lands as failed"
         case _:
             return
 
 
-def _cut_short(turn: Any, head: Cancel | Interrupt) -> Iterator[str]:
+def _of_transfer(transfer: TransferFlight, head: StepLanded) -> Iterator[str]:
+    if not isinstance(head.report, TransferDone):
+        yield "a transfer lands as failed"
+    for errand in transfer.errands:
+        if isinstance(errand, ReadState):
+            yield "a state is read out"
+        elif isinstance(errand, ParkTurn) and errand.turn.state is TurnState.ENDED:
+            yield "a turn ends on the way to host memory"
+
+
+def _cut_short(turn: Any, head: Cancel | Interrupt, *, is_parked: bool) -> Iterator[str]:
     what = "cancel" if isinstance(head, Cancel) else "interrupt"
     if turn.in_flight:
         yield f"{what} in flight"
     elif turn.state is TurnState.WAITING:
-        yield f"{what} of a queued turn"
+        yield f"{what} in host memory" if is_parked else f"{what} of a queued turn"
+    elif turn.state is TurnState.PARKING:
+        yield f"{what} on the way to host memory"
     elif turn.state is TurnState.COMMITTING:
         yield f"{what} between two phases"
     if turn.output.preemptions and turn.state is TurnState.WAITING:

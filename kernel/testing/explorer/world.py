@@ -58,8 +58,12 @@ class Conversation:
     idle_timeout_s: float | None = None
 
 
+def _two_slots() -> EngineConfig:
+    return EngineConfig(max_num_seqs=2, num_slots=2, host_memory_bytes=0)
+
+
 def _config(given: EngineConfig | None) -> EngineConfig:
-    return given if given is not None else EngineConfig(max_num_seqs=2, num_slots=2)
+    return given if given is not None else _two_slots()
 
 
 @attrs.frozen(kw_only=True)

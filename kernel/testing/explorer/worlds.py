@@ -32,9 +32,13 @@ ONE_SHOT = Conversation("o", (Turn((5,)),), is_one_shot=True)
 ALL_MOVES: tuple[MoveKind, ...] = ("cancel", "interrupt", "close", "shutdown")
 ALL_FAULTS: tuple[Fault, ...] = ("step fails", "device lost", "overdue", "kill", "crash")
 KEEPS = (Interrupt(), Interrupt(0))
+_SLOT_BYTES = 8
+"""Of the fake models."""
 
 
-def _engine(slots: int, policy: SchedulingPolicy = "fcfs", *, page_size: int = 16) -> EngineConfig:
+def _engine(
+    slots: int, policy: SchedulingPolicy = "fcfs", *, page_size: int = 16, host_slots: int = 0
+) -> EngineConfig:
     """Two rows and two tokens a step, so that a prompt of two beside another is cut in chunks."""
     return EngineConfig(
         max_num_seqs=2,
@@ -42,12 +46,18 @@ def _engine(slots: int, policy: SchedulingPolicy = "fcfs", *, page_size: int = 1
         page_size=page_size,
         max_num_batched_tokens=2,
         scheduling_policy=policy,
+        host_memory_bytes=host_slots * _SLOT_BYTES,
     )
 
 
-def _paged(pages: int, slots: int = 2) -> EngineConfig:
+def _paged(pages: int, slots: int = 2, host_bytes: int = 0) -> EngineConfig:
     return EngineConfig(
-        max_num_seqs=2, num_slots=slots, num_pages=pages, page_size=2, max_num_batched_tokens=2
+        max_num_seqs=2,
+        num_slots=slots,
+        num_pages=pages,
+        page_size=2,
+        max_num_batched_tokens=2,
+        host_memory_bytes=host_bytes,
     )
 
 
@@ -106,6 +116,15 @@ _PAGE_TURNS = (
     Conversation("a", (Turn((1, 2, 3)), Turn((4,), max_tokens=3))),
     Conversation("b", (Turn((1, 2, 3), max_tokens=3),)),
 )
+
+_IN_HOST_MEMORY = (
+    Conversation("a", (Turn((1, 2), max_tokens=2),)),
+    Conversation("b", (Turn((3,), priority=-5),), is_one_shot=True),
+)
+
+_APPENDS = Conversation("a", (Turn((1, 2)), Turn((3, 4, 5), kind="append")))
+
+_LONGER = Conversation("a", (Turn((1, 2, 3)), Turn((4,))))
 
 _INTERRUPTED = (Conversation("a", (Turn((1, 2), max_tokens=2), Turn((3,)))),)
 
@@ -209,6 +228,70 @@ _SMALL: list[World] = [
         moves=("cancel",),
         stops=False,
         expects=("preempted", "preempt then cancel"),
+    ),
+    World(
+        name="parking",
+        about="a one-shot request has the one state of a session moved to host memory and back",
+        conversations=(A2, ONE_SHOT),
+        config=_engine(1, host_slots=1),
+        stops=False,
+        expects=("a park landed", "a state comes back from host memory"),
+    ),
+    World(
+        name="parking-moves",
+        about="a state moves to host memory; one close",
+        conversations=(A1, ONE_SHOT),
+        config=_engine(1, host_slots=1),
+        moves=("close",),
+        stops=False,
+        expects=("a park landed", "a park of the closed"),
+    ),
+    World(
+        name="parking-late",
+        about="a session commits a newer state while the one before is moved to host memory",
+        conversations=(_APPENDS, ONE_SHOT),
+        config=_engine(2, host_slots=1),
+        stops=False,
+        expects=(
+            "a park landed",
+            "a park lost to a commit",
+            "a park landed while its turn is open",
+        ),
+    ),
+    World(
+        name="parking-faults",
+        about="a state moves to host memory; a copy or a step fails",
+        conversations=(A1, ONE_SHOT),
+        config=_engine(1, host_slots=1),
+        faults=("step fails",),
+        stops=False,
+        expects=("a transfer lands as failed",),
+    ),
+    World(
+        name="parking-pages",
+        about="a chain of runs moves to host memory, comes back, grows and moves again",
+        conversations=(_LONGER, ONE_SHOT),
+        model="fake",
+        config=_paged(3, slots=1, host_bytes=8 + 4 * 16),
+        stops=False,
+        expects=("a park landed", "a state comes back from host memory"),
+    ),
+    World(
+        name="preemption-to-host",
+        about="an urgent turn takes the slot of one that waits in host memory; one move",
+        conversations=_IN_HOST_MEMORY,
+        config=_engine(1, "priority", host_slots=1),
+        moves=("cancel", "interrupt"),
+        interrupts=(Interrupt(0),),
+        stops=False,
+        expects=(
+            "preempted to host memory",
+            "cancel on the way to host memory",
+            "interrupt on the way to host memory",
+            "cancel in host memory",
+            "interrupt in host memory",
+            "a state comes back from host memory",
+        ),
     ),
     World(
         name="forks",

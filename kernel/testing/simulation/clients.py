@@ -64,6 +64,10 @@ class Client:
             "stop reading": self._stop_reading,
             "overlap": self._overlap,
             "fork": self._fork,
+            "fork a running session": self._fork_running,
+            "mark": self._mark,
+            "go back to a mark": self._go_back,
+            "rewind": self._rewind,
             "visit another session": self._visit,
             "time out": self._time_out,
             "abort": self._abort,
@@ -248,6 +252,49 @@ class Client:
             async with self._new_turn(child, operation, wait=False) as turn:
                 await self._read(turn, operation.count or 100)
 
+    async def _fork_running(self, operation: Operation) -> None:
+        """The fork has none of the turn that runs, and that goes on."""
+        session = await self._here()
+        async with self._new_turn(session, operation, wait=True) as turn:
+            received = await self._read(turn, 1) if operation.count else []
+            async with session.fork() as child:
+                self._world.seen["fork of a running session"] += not turn.has_result
+                if self._serves(child):
+                    await self._one_more(child, operation)
+            await self._read(turn, before=received)
+
+    async def _mark(self, operation: Operation) -> None:
+        """A mark, moved or new, and at times one less."""
+        session = await self._here()
+        await session.checkpoint(_mark_of(operation))
+        if operation.count == 1:
+            await session.drop_checkpoint(_mark_of(operation))
+
+    async def _go_back(self, operation: Operation) -> None:
+        """Back to a mark, from before or from now; then on from there, as a rule."""
+        session = await self._here()
+        mark = _mark_of(operation)
+        if operation.count:
+            await session.checkpoint(mark)
+            await self._one_more(session, operation)
+        await session.restore(mark)
+        self._world.seen["back to a mark"] += 1
+        if operation.waits:
+            await self._one_more(session, operation)
+
+    async def _rewind(self, operation: Operation) -> None:
+        """Undo turns, at times after the last one was cut, and go on."""
+        session = await self._here()
+        if operation.count:
+            await self._one_more(session, operation)
+        if operation.salt % 3 == 0:
+            await session.interrupt(0)
+        left = session.info.turns
+        to = -1 - operation.count % 2 if operation.salt % 2 else left - left // 2
+        self._world.seen["rewind"] += left - await session.rewind(to) > 0
+        if operation.waits:
+            await self._one_more(session, operation)
+
     async def _visit(self, operation: Operation) -> None:
         host = self._crowd[operation.salt % len(self._crowd)].session
         if host is None:
@@ -293,6 +340,10 @@ class Client:
     async def _settle(self, operation: Operation) -> None:
         with anyio.move_on_after(operation.timeout_s):
             await self._engine.settle()
+
+
+def _mark_of(operation: Operation) -> str:
+    return "red" if operation.salt % 3 else "blue"
 
 
 def _prompt(operation: Operation, more: int = 0) -> list[int]:

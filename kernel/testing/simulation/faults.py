@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from kernel.ids import GPU_POOL, SCHEDULER
+from kernel.ids import GPU_POOL, SCHEDULER, STORE
 from kernel.testing.simulation.decisions import Track
 from kernel.testing.simulation.observer import Crash
 
@@ -12,16 +12,17 @@ if TYPE_CHECKING:
 
 __all__ = ["FaultKind", "Faults"]
 
-FaultKind = Literal["cancel", "end", "clock", "device", "kill", "crash"]
+FaultKind = Literal["cancel", "end", "clock", "device", "disk", "kill", "crash"]
 """``cancel``: a task that the scenario has started is cancelled natively; ``end``: any task,
 those included that hold an engine or are the kernel's own; ``clock``: time jumps; ``device``: steps
-are slow, fail, hang, or the device is lost; ``kill``: an actor dies between two messages;
+are slow, fail, hang, or the device is lost; ``disk``: jobs of the store are slow, fail, hang, and
+snapshots rot; ``kill``: an actor dies between two messages;
 ``crash``: inside a handler, before or after a post."""
 
 _GAPS = (0, 1, 3, 8, 20, 45, 90, 160)
 """Steps to the next fault; 0: there is none any more."""
 _JUMPS_S = (0.01, 0.2, 1.1, 7.0)
-_VICTIMS = ("scheduler", "gpu-pool", "session")
+_VICTIMS = ("scheduler", "gpu-pool", "session", "store")
 
 
 class Faults:
@@ -34,20 +35,23 @@ class Faults:
         self._left = 0
         self.device = False
         """Whether steps may be slow, fail, hang, or lose the device."""
+        self.disk = False
+        """Whether the store may be slow, full, hang, or damage snapshots."""
 
     def begin(self, *kinds: FaultKind) -> None:
         """Let such faults happen from now on."""
-        self.device = "device" in kinds
-        self._kinds = [kind for kind in kinds if kind != "device"]
+        self.device, self.disk = "device" in kinds, "disk" in kinds
+        self._kinds = [kind for kind in kinds if kind not in ("device", "disk")]
         self._plan_next()
 
     def stop(self) -> None:
         """No more faults; whatever hangs goes on."""
-        self.device = False
+        self.device = self.disk = False
         self._kinds = ()
         self._left = 0
         for opened in self._world.opened:
             opened.device.hurry()
+            opened.files.hurry()
             opened.observer.disarm()
 
     def on_step(self) -> None:
@@ -94,6 +98,8 @@ class Faults:
         core = opened.engine.core
         sessions = [actor.name for actor in core.sessions.values()]
         names = [SCHEDULER, GPU_POOL, *sessions]
+        if core.stored is not None:
+            names.append(STORE)
         name = names[self._track.draw(len(names))]
         if core.dispatcher.actor(name) is None:
             return  # It is down already: waiting to be restarted, or given up.

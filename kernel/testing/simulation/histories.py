@@ -53,6 +53,8 @@ class Histories:
         self._told: dict[CustodianId, Told] = {}
         self._asked: dict[CustodianId, list[InterruptTurn | HistoryMessage]] = {}
         """What may change a history once it is answered, in the order in which it was asked."""
+        self._lost: dict[CustodianId, TurnRequest] = {}
+        """The turn with which a session died; the disk may have it."""
         self._open: dict[str, TurnRecord] = {}
         self._spoken: set[str] = set()
         """Turns of messages that have not been submitted."""
@@ -66,8 +68,12 @@ class Histories:
     def session_born(self, actor: SessionActor) -> None:
         """A new session has no history; a fork takes its parent's of that moment."""
         name = actor.name
-        self._told[name] = Told()
-        self._asked.pop(name, None)
+        asked = self._asked.pop(name, [])
+        told = self._told.get(name)
+        if told is not None and actor.archive is not None:
+            self._woken(actor, told, asked)
+        else:
+            self._told[name] = Told()
         inherit = actor.inherit
 
         def inherit_both(parent: SessionActor) -> None:
@@ -76,6 +82,23 @@ class Histories:
             self._compare(actor, "a fork")
 
         _replace(actor, "inherit", inherit_both)
+
+    def _woken(
+        self, actor: SessionActor, told: Told, asked: Sequence[InterruptTurn | HistoryMessage]
+    ) -> None:
+        """A session comes from the disk; if it died, what it was about to do may be done."""
+        lost = self._lost.pop(actor.name, None)
+        told.last = None
+        log, marks = actor.state.log.tolist(), actor.state.states.marks
+        found = told.after_a_death(log, lost, asked)
+        if found is None:
+            self._fail("history", f"{actor.name} was woken as {log}, not as {told.tokens}")
+            return
+        self._told[actor.name] = found
+        odd = {name for name, mark in marks.items() if not found.has_mark(name, mark.length)}
+        if odd or (found is told and lost is None and not asked and len(marks) < len(told.marks)):
+            self._fail("history", f"{actor.name} was woken with marks {marks}, not {told.marks}")
+        found.keep_marks(marks)
 
     def started(self, session: CustodianId, request: TurnRequest) -> None:
         """A caller asks for a turn; its end will be heard of."""
@@ -156,6 +179,8 @@ class Histories:
         if end.error is None:
             told.ended(request, end)
         if isinstance(end.error, SessionLost):
+            if record is not None:
+                self._lost[session] = request
             return
         for actor in self._core.sessions.values():
             if actor.name == session:

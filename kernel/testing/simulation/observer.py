@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 from kernel.actor import Address, AnyActor
 from kernel.core import Core
-from kernel.ids import GPU_POOL
+from kernel.ids import GPU_POOL, STORE
 from kernel.messages import (
     Cancel,
     CloseSession,
@@ -32,6 +32,7 @@ from kernel.messages import (
 )
 from kernel.scheduler import Scheduler
 from kernel.session import SessionActor
+from kernel.store_messages import StoreOverdue
 from kernel.supervision import Child
 from kernel.testing import invariants
 from kernel.testing.simulation.decisions import Track
@@ -176,6 +177,8 @@ class Observer:
             if name == GPU_POOL and isinstance(message, StepOverdue):
                 self.expect_death(name)
                 self._saw("quarantine")
+            elif name == STORE and isinstance(message, StoreOverdue):
+                self.expect_death(name)
             else:
                 what = f"{name} raised {error!r} at {type(message).__name__}"
                 self._world.fail("handler", what)

@@ -25,6 +25,10 @@ Kind = Literal[
     "stop reading",
     "overlap",
     "fork",
+    "fork a running session",
+    "mark",
+    "go back to a mark",
+    "rewind",
     "visit another session",
     "time out",
     "abort",
@@ -46,6 +50,10 @@ KINDS: tuple[tuple[Kind, int], ...] = (
     ("stop reading", 3),
     ("overlap", 4),
     ("fork", 4),
+    ("fork a running session", 3),
+    ("mark", 3),
+    ("go back to a mark", 3),
+    ("rewind", 4),
     ("visit another session", 3),
     ("time out", 3),
     ("abort", 2),
@@ -63,8 +71,9 @@ _PROFILES: tuple[tuple[FaultKind, ...], ...] = (
     ("device",),
     ("clock", "cancel", "end"),
     ("kill", "crash"),
-    ("cancel", "clock", "device", "kill", "crash"),
-    ("cancel", "cancel", "clock", "device", "kill", "crash", "end"),
+    ("disk",),
+    ("cancel", "clock", "device", "disk", "kill", "crash"),
+    ("cancel", "cancel", "clock", "device", "disk", "kill", "crash", "end"),
 )
 
 
@@ -136,6 +145,9 @@ def _draw_config(track: Track, model: str) -> EngineConfig:
         stop_timeout_s=track.pick((10.0, 0.5)),
         max_restarts=track.pick((3, 100, 1)),
         host_memory_bytes=_draw_host_bytes(track, uses_slots, uses_pages),
+        session_store=track.pick((None, "sessions")),
+        session_store_timeout_s=track.pick((60.0, 1.0)),
+        max_resident_sessions=track.pick((1000, 2, 1)),
     )
 
 

@@ -1,5 +1,7 @@
 """One session's history as its callers were told of it: tokens, turns, marks, the last turn."""
 
+from collections.abc import Collection, Sequence
+
 import attrs
 
 from kernel.messages import DropMark, HistoryMessage, InterruptTurn, RestoreMark, Rewind, SetMark
@@ -40,6 +42,45 @@ class Told:
     def fork(self) -> "Told":
         """What a fork of that moment begins with; marks stay with the parent."""
         return Told(list(self.tokens), list(self.starts))
+
+    def after_a_death(
+        self,
+        log: Sequence[int],
+        lost: TurnRequest | None,
+        asked: Sequence[InterruptTurn | HistoryMessage],
+    ) -> "Told | None":
+        """What the session may be that a disk has kept of this one; ``None``: it can't be that.
+
+        Args:
+            log: what it is.
+            lost: a turn with which it died: all of it may be kept, or any part of its output.
+            asked: what was asked and not answered; the first may be done.
+        """
+        if log == self.tokens:
+            return self
+        if lost is not None and log[: len(self.tokens)] == self.tokens:
+            more = log[len(self.tokens) :]
+            output = more[len(lost.tokens) :]
+            if more == [*lost.tokens, *lost.output.tokens[: len(output)]]:
+                found = attrs.evolve(self.fork(), marks=dict(self.marks))
+                found.ended(lost, TurnEnd("abort", len(output)))
+                found.last = None
+                return found
+        shorter = self.tokens[: len(log)]
+        if log == shorter and any(not isinstance(one, SetMark | DropMark) for one in asked):
+            found = attrs.evolve(self.fork(), marks=dict(self.marks))
+            found._cut(len(log))
+            return found
+        return None
+
+    def has_mark(self, name: str, length: int) -> bool:
+        """Whether a mark of that name may stand there."""
+        mark = self.marks.get(name)
+        return mark is None or mark.length == length
+
+    def keep_marks(self, names: Collection[str]) -> None:
+        """Forget the other marks."""
+        self.marks = {name: mark for name, mark in self.marks.items() if name in names}
 
     def ended(self, request: TurnRequest, end: TurnEnd) -> None:
         """A turn ended without an error: its input and what was kept are in the history."""

@@ -58,11 +58,13 @@ def _judge_errors(world: World) -> None:
     """An error that only a fault explains needs one."""
     deaths = sum(opened.observer.deaths + opened.observer.crashes for opened in world.opened)
     bad_steps = sum(opened.device.faults for opened in world.opened)
+    bad_jobs = sum(opened.files.faults for opened in world.opened)
     explained = {
         "SessionLost": deaths,
         "EngineFault": deaths + world.seen.get("a template panics", 0),
         "StepError": deaths + bad_steps,
         "DeviceLost": deaths + bad_steps,
+        "StoreError": deaths + bad_jobs,
         "SamplingError": world.seen.get("step spoils a row", 0),
         "ModelError": world.seen.get("a template refuses", 0),
     }

@@ -13,7 +13,9 @@ from kernel.testing.simulation.histories import TurnRecord
 
 __all__ = ["late_turns", "steps_for_all"]
 
-_LOST_PER_INTERVAL = 8
+_LOST_PER_INTERVAL = 4
+_WAITS_PER_INTERVAL = 4
+"""For room to come back, each as long as a copy into host memory takes, counted in steps."""
 _UNTIL_IT_IS_SEEN = 3
 """Steps between the end of a turn and the count: one that runs, and what is forgotten with it."""
 
@@ -33,8 +35,8 @@ def late_turns(core: Core, turns: Sequence[TurnRecord], since: int) -> list[str]
 def steps_for_all(core: Core, turns: int) -> int:
     """Steps within which so many turns must all have ended, whoever they are."""
     longest = core.session_limits.max_len
-    absorbing = -(-longest // _chunk(core)) + _LOST_PER_INTERVAL
-    each = longest + (1 + turns) * absorbing
+    absorbing = -(-longest // _chunk(core)) + _lost(core)
+    each = _wait(core) * longest + (1 + turns) * absorbing
     return (1 + turns) * each
 
 
@@ -61,9 +63,18 @@ def _bound(core: Core, span: _Span, spans: Sequence[_Span]) -> int:
                 if senior is not other
             )
             absorbing = -(-(other.known + other.max_tokens) // chunk)
-            total += other.max_tokens + -(-other.max_tokens // page_size)
-            total += (1 + displaced) * (absorbing + _LOST_PER_INTERVAL)
+            total += other.max_tokens + _wait(core) * -(-other.max_tokens // page_size)
+            total += (1 + displaced) * (absorbing + _lost(core))
     return total
+
+
+def _wait(core: Core) -> int:
+    """Steps within which what a turn takes room from has given it."""
+    return 1 + core.counters.steps_beside_a_copy
+
+
+def _lost(core: Core) -> int:
+    return _LOST_PER_INTERVAL + _WAITS_PER_INTERVAL * _wait(core)
 
 
 def _chunk(core: Core) -> int:

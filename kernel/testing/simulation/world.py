@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast, final
+from typing import Any, TypeVar, cast, final
 
 import anyio
 import attrs
@@ -18,12 +18,15 @@ from kernel.testing.simulation.device import SimulatedDevice, open_inner
 from kernel.testing.simulation.faults import Faults
 from kernel.testing.simulation.observer import Observer
 from kernel.testing.simulation.speech import SimulatedChat
+from kernel.testing.simulation.store import SimulatedFiles
 from kernel.testing.simulation.strategies import Strategy
 from kernel.testing.simulation.tape import Failure
 from kernel.testing.simulation.timeline import Job, Timeline
 from ownership import AuditReport
 
 __all__ = ["OpenWorld", "World"]
+
+T = TypeVar("T")
 
 _MEANT_FOR_TASKS = (GeneratorExit, KeyboardInterrupt, SystemExit)
 """As a cancellation does, they end a task and say nothing of what it has seen."""
@@ -35,6 +38,7 @@ class OpenWorld:
 
     engine: Engine
     device: SimulatedDevice
+    files: SimulatedFiles
     observer: Observer
     is_over: bool = False
     """Its block has been left."""
@@ -78,6 +82,7 @@ class World:
         self.jobs: list[Job] = []
         self.holders: list[Job] = []
         self.log = log
+        self._lives = 0
         self._decisions = decisions
         self._strategy = strategy
         self._plan = decisions.track("plan")
@@ -147,14 +152,22 @@ class World:
         track = self._decisions.track
         device = SimulatedDevice(opened.device, self, track("device"), track("transfers"))
         chat = SimulatedChat(self, self._decisions.track("chat"))
-        environment = Environment(clock=self.now, choose=self._choose, deliver=device.deliver)
+        files = SimulatedFiles(self, track("disk"))
+        environment = Environment(
+            clock=self.now,
+            choose=self._choose,
+            deliver=device.deliver,
+            random=self._random,
+            run_blocking=_at_once,
+        )
         async with Engine.open(
             config or _small(model),
             device=OpenedDevice(device=device, tokenizer=opened.tokenizer, chat=chat),
             logger=None if self.log is None else _Logger(self.log),
             environment=environment,
+            session_files=files,
         ) as engine:
-            entry = OpenWorld(engine, device, Observer(self, engine.core))
+            entry = OpenWorld(engine, device, files, Observer(self, engine.core))
             entry.note_what_runs_at_the_stop()
             self.opened.append(entry)
             try:
@@ -186,8 +199,18 @@ class World:
             self.log.append(("step", task))
         self.faults.on_step()
 
+    def _random(self, count: int) -> bytes:
+        self._lives += 1
+        return self._lives.to_bytes(count, "big")
+
     def _choose(self, count: int) -> int:
         return self._mail.decide(range(count), self._strategy.mail)
+
+
+async def _at_once(work: Callable[[], T], /) -> T:
+    """There are no threads in a simulation, and nothing takes time that isn't drawn."""
+    await anyio.lowlevel.checkpoint()
+    return work()
 
 
 def _small(model: str) -> EngineConfig:

@@ -69,7 +69,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "tail-not-copied",
         "A claim's own last page starts as a copy of the tail of its base.",
-        "ownership/view.py",
+        "ownership/placements.py",
         "        if table and position % page_size:",
         "        if table and position % page_size > 1:",
         rule="exclusive xor frozen",
@@ -255,7 +255,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "fresh-slot-not-zeroed",
         "A slot that starts from nothing is cleared before its first step.",
-        "ownership/view.py",
+        "ownership/placements.py",
         '            initial = "zeros"',
         '            initial = "kept"',
         rule="zeros is a value of its own",

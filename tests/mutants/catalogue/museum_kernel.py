@@ -9,9 +9,9 @@ MUTANTS: list[Mutant] = [
         "second-admission-forgets-the-base",
         "a preempted turn starts from its session's state again",
         "kernel/admission.py",
-        "        claim = self._work.port.reserve(need, turn.base, turn=turn.id)",
-        "        claim = self._work.port.reserve(need, ZEROS if turn.was_admitted else turn.base, "
-        "turn=turn.id)",
+        "            claim = port.reserve(need, start, turn=turn.id)",
+        "            start = ZEROS if turn.was_admitted else start\n"
+        "            claim = port.reserve(need, start, turn=turn.id)",
     ),
     Mutant(
         "late-claim-goes-back-twice",

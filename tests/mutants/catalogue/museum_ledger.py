@@ -72,7 +72,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "tail-on-a-page-edge-minus-one-is-lost",
         "a partly filled last page is copied from the base, however full it is",
-        "ownership/view.py",
+        "ownership/placements.py",
         "        if table and position % page_size:",
         "        if table and (position + 1) % page_size and position % page_size:",
     ),

@@ -96,9 +96,10 @@ MUTANTS: list[Mutant] = [
         "chunks-of-whole-pages",
         "A prefill takes what is left of the budget, were it one token.",
         "kernel/batch.py",
-        "        size = min(turn.target - turn.position, budget)\n",
-        "        size = budget // limits.page_size * limits.page_size\n"
-        "        size = min(turn.target - turn.position, size)\n",
+        "        if size > 0:\n",
+        "        whole = budget // limits.page_size * limits.page_size\n"
+        "        size = min(size, whole)\n"
+        "        if size > 0:\n",
     ),
     Mutant(
         "decode-rows-wait-behind-chunks",

@@ -44,8 +44,8 @@ MUTANTS: list[Mutant] = [
         "junior-past-a-waiting-senior",
         "While a turn waits for room, no junior is admitted.",
         _ADMISSION,
-        "            if not has_room:\n                return",
-        "            if not has_room:\n                continue",
+        "or self.room.has_row()\n                return",
+        "or self.room.has_row()\n                continue",
         rule="7 all moves together",
     ),
     Mutant(

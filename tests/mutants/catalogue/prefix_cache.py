@@ -1,0 +1,162 @@
+"""Bugs in the prefix cache: what is found, what is kept, and what makes room for others."""
+
+from tests.mutants.mutant import Mutant
+
+__all__ = ["MUTANTS"]
+
+_CACHE = "kernel/prefix_cache.py"
+_TREE = "kernel/prefix_tree.py"
+_PREFIXES = "kernel/prefixes.py"
+_PUBLISHING = "kernel/publishing.py"
+_ROOM = "kernel/room.py"
+
+MUTANTS: list[Mutant] = [
+    Mutant(
+        "hit-leaves-nothing-to-compute",
+        "A hit always leaves a token to compute.",
+        _PREFIXES,
+        "    last = turn.target - 1\n",
+        "    last = turn.target\n",
+    ),
+    Mutant(
+        "key-one-token-short",
+        "A state is found by all of the tokens that it has absorbed.",
+        _PREFIXES,
+        "use.key(turn.position, turn.tokens), use.shares)",
+        "use.key(turn.position - 1, turn.tokens), use.shares)",
+    ),
+    Mutant(
+        "edges-compared-by-their-first-token",
+        "Two sequences share what is equal, and no more.",
+        _TREE,
+        "    if key[at : at + high] == edge[:high]:\n",
+        "    if key[at : at + TOKEN_BYTES] == edge[:TOKEN_BYTES]:\n",
+    ),
+    Mutant(
+        "salts-share",
+        "Nothing that stands under one salt is found under another.",
+        "kernel/active_turn.py",
+        "cache=CacheUse(state.cache_salt, request.cache_at)",
+        'cache=CacheUse("", request.cache_at)',
+    ),
+    Mutant(
+        "fork-forgets-the-salt",
+        "A fork's history stays under its parent's salt.",
+        "kernel/session_state.py",
+        "        self.cache_salt = parent.cache_salt\n",
+        "",
+    ),
+    Mutant(
+        "session-state-passed-over",
+        "A turn starts from its session's own state where there is one.",
+        "kernel/admission.py",
+        "        if has_state or turn.base is not ZEROS or turn.image is not None:\n",
+        "        if has_state or turn.image is not None:\n",
+    ),
+    Mutant(
+        "going-on-counts-as-landed",
+        "The claim that a turn goes on with has no state before its first step.",
+        _PUBLISHING,
+        "    turn.has_landed = False\n",
+        "",
+    ),
+    Mutant(
+        "going-on-without-its-pages",
+        "A turn that leaves a state keeps the pages of its whole prompt.",
+        _PUBLISHING,
+        "    work.port.grow(following, turn.need(turn.position))\n",
+        "",
+    ),
+    Mutant(
+        "copies-before-turns",
+        "While a turn waits for room, nothing is evicted for a copy, which has no rank.",
+        "kernel/scheduler.py",
+        "        may_evict = not self._admission.is_short\n",
+        "        may_evict = True\n",
+    ),
+    Mutant(
+        "sessions-go-before-the-cache",
+        "Cached states go before any session is asked for its own.",
+        _ROOM,
+        "        asks = self._cached_for(own, wanted, gain)\n",
+        "        asks: list[BaseName] = []\n",
+    ),
+    Mutant(
+        "own-prefix-evicted-first",
+        "The state that a turn would start from is the last to go for it.",
+        _ROOM,
+        "spare = own.version if isinstance(own, BaseName) and own.holder == SCHEDULER else 0",
+        "spare = 0",
+    ),
+    Mutant(
+        "pinned-states-are-chosen",
+        "A state that is being copied gives no room: it would only drain.",
+        _CACHE,
+        "            if found is not None and not found.pinned:\n",
+        "            if found is not None:\n",
+    ),
+    Mutant(
+        "use-is-not-noted",
+        "What was used longest ago goes first.",
+        _CACHE,
+        "                self.states[node.state] = self.states.pop(node.state)\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "budget-not-kept",
+        "Cached states take no more than their budget.",
+        _CACHE,
+        "        return books.fits(books.bytes_of(position, shares))\n",
+        "        return True\n",
+    ),
+    Mutant(
+        "shared-pages-lost-from-the-books",
+        "Pages of an evicted state count for those that still share them.",
+        "kernel/cache_bytes.py",
+        "            sharer.bytes = self.sizes.alone(sharer.position, shared)\n",
+        "",
+    ),
+    Mutant(
+        "split-at-the-wrong-position",
+        "A node stands where its tokens end.",
+        _TREE,
+        "child.position - (len(edge) - common) // TOKEN_BYTES)",
+        "child.position - common // TOKEN_BYTES)",
+    ),
+    Mutant(
+        "pruned-branch-lost",
+        "A node that is taken out hands on the one that it leads to.",
+        _TREE,
+        "    child.parent, child.edge = parent, node.edge + child.edge\n",
+        "    child.parent = parent\n",
+    ),
+    Mutant(
+        "slid-states-are-shared",
+        "A state that depends on what was dropped serves nobody else.",
+        _PREFIXES,
+        "    return last if turn.window is None else min(last, turn.window.length - 1)\n",
+        "    return last\n",
+    ),
+    Mutant(
+        "scores-of-cached-tokens-missing",
+        "Log-probabilities of a prompt are computed where they were asked for.",
+        _PREFIXES,
+        "            0, last if turn.prompt_logprobs is None else "
+        "min(last, turn.first_scored(0) - 1)\n",
+        "            0, last\n",
+    ),
+    Mutant(
+        "cache-outlives-its-engine",
+        "At the end nobody holds anything.",
+        "kernel/core.py",
+        "        self.clear_cache(forever=True)\n",
+        "",
+    ),
+    Mutant(
+        "rows-run-past-wanted-positions",
+        "A row ends where a state is wanted: no other step will be at that position.",
+        "kernel/batch.py",
+        "        size = min(turn.cache.row_end(turn.position, end) - turn.position, budget)\n",
+        "        size = min(end - turn.position, budget)\n",
+    ),
+]

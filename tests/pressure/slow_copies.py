@@ -1,0 +1,86 @@
+"""A device whose transfers take as long as the test says, beside steps that go on."""
+
+from collections import deque
+from collections.abc import Callable
+
+import attrs
+
+from adapters.fake_device import FakeDevice
+from kernel.step import (
+    DeviceLimits,
+    DeviceStep,
+    DeviceWorker,
+    ModelSpec,
+    StepReport,
+    TransferReport,
+    TransferStep,
+    WorkerContext,
+)
+
+__all__ = ["SlowCopies"]
+
+Done = Callable[[TransferReport], None]
+
+
+@attrs.define(eq=False)
+class SlowCopies:
+    """Wraps a fake device; transfers wait until they are let go, the oldest first."""
+
+    inner: FakeDevice
+    steps_beside: int = 0
+    """A transfer lands when so many steps have been submitted since it was."""
+    num_copies: int = 0
+    _waiting: deque[tuple[int, DeviceWorker, TransferStep, Done]] = attrs.field(
+        factory=deque[tuple[int, DeviceWorker, TransferStep, Done]]
+    )
+
+    @property
+    def model(self) -> ModelSpec:
+        return self.inner.model
+
+    def allocate(self, limits: DeviceLimits, /) -> None:
+        self.inner.allocate(limits)
+
+    def start_worker(self, context: WorkerContext, /) -> "_Worker":
+        return _Worker(self, self.inner.start_worker(context))
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def take(self, worker: DeviceWorker, step: TransferStep, done: Done) -> None:
+        self.num_copies += 1
+        self._waiting.append((self.steps_beside, worker, step, done))
+
+    def let_go(self, *, is_idle: bool) -> None:
+        """Land what has waited long enough, or one whatever it is where nothing else moves."""
+        while self._waiting and (is_idle or self._waiting[0][0] <= 0):
+            _, worker, step, done = self._waiting.popleft()
+            worker.transfer(step, done)
+            is_idle = False
+
+    def count(self) -> None:
+        """A step was submitted."""
+        self._waiting = deque(
+            (left - 1, worker, step, done) for left, worker, step, done in self._waiting
+        )
+
+
+@attrs.define(eq=False)
+class _Worker:
+    _device: SlowCopies
+    _worker: DeviceWorker
+
+    def submit(self, step: DeviceStep, done: Callable[[StepReport], None], /) -> None:
+        self._device.count()
+        self._worker.submit(step, done)
+
+    def transfer(self, step: TransferStep, done: Done, /) -> None:
+        self._device.take(self._worker, step, done)
+
+    def stop(self) -> None:
+        while self._device._waiting:
+            self._device.let_go(is_idle=True)
+        self._worker.stop()
+
+    def join(self, timeout_s: float, /) -> bool:
+        return self._worker.join(timeout_s)
