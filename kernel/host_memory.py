@@ -74,5 +74,6 @@ def _counts(plan: MemoryPlan, budget: int, most_slots: int, most_pages: int) -> 
     if not most_slots:
         return 0, min(most_pages, budget // page_bytes)
     sequence = slot_bytes * plan.num_slots + page_bytes * plan.num_pages
-    slots = min(most_slots, max(1, budget * plan.num_slots // sequence))
+    beside_a_page = (budget - page_bytes) // slot_bytes
+    slots = min(most_slots, beside_a_page, max(1, budget * plan.num_slots // sequence))
     return slots, min(most_pages, (budget - slots * slot_bytes) // page_bytes)

@@ -3,8 +3,10 @@
 from typing import Literal
 
 from kernel.core import Core
+from kernel.flight import Flight
 from kernel.kept_states import NO_STATE
 from kernel.outputs import CacheMiss, CheckpointInfo, EngineStats, Health, SessionInfo
+from kernel.parking import TransferFlight
 from kernel.session import SessionActor
 from kernel.session_state import SessionState
 from ownership import BaseName, LedgerView, Place
@@ -22,7 +24,9 @@ def stats(core: Core) -> EngineStats:
     counters, ends = core.counters, core.session_counters
     return EngineStats(
         num_requests_running=len(scheduler.roster.running) if scheduler else 0,
-        num_requests_waiting=len(scheduler.roster.waiting) if scheduler else 0,
+        num_requests_waiting=(
+            len(scheduler.roster.waiting) + len(scheduler.roster.parking) if scheduler else 0
+        ),
         num_queued_tokens=core.door.queued_tokens,
         num_sessions=core.num_sessions,
         slots_total=capacity.slots,
@@ -66,9 +70,12 @@ def health(core: Core, *, is_running: bool) -> Health:
     """Whether the engine serves, and what it has lost to hanging steps."""
     view = core.ledger.view
     scheduler = core.scheduler
-    flight = scheduler.flight if scheduler is not None else None
-    limit_s = core.config.step_timeout_s
-    stalled = flight is not None and core.dispatcher.now() - flight.launched_at > limit_s / 2
+    flights: list[Flight | TransferFlight] = []
+    if scheduler is not None:
+        flights += scheduler.parking.flights
+        flights += [] if scheduler.flight is None else [scheduler.flight]
+    oldest = core.dispatcher.now() - core.config.step_timeout_s / 2
+    stalled = any(flight.launched_at < oldest for flight in flights)
     return Health(
         live=is_running and core.failure is None,
         ready=is_running and core.door.closed_by is None,

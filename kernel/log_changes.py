@@ -10,7 +10,7 @@ from typing import Final, final
 
 from kernel.active_turn import ActiveTurn
 from kernel.actor import Address, System
-from kernel.errors import StoreError, TenureError
+from kernel.errors import TenureError
 from kernel.ids import SCHEDULER, SessionId, TurnId, session_custodian
 from kernel.kept_states import Mark
 from kernel.messages import HistoryMessage, InterruptTurn, Rested, SchedulerMessage
@@ -61,7 +61,7 @@ class LogChanges:
         if isinstance(told, LateCut):
             marks = marks_within(self._state.states.marks, told.length)
             cut = partial(self._cut_late, told.keep, message.reply)
-            self._change(told.length, marks, cut, message.reply.fail)
+            self._change(told.length, marks, cut, message.reply)
         elif told is not None:
             self._tell(told)
 
@@ -78,7 +78,7 @@ class LogChanges:
             message.reply.fail(error)
             return
         change = partial(self._history_kept, message)
-        self._change(*history_after(message, self._state), change, message.reply.fail)
+        self._change(*history_after(message, self._state), change, message.reply)
 
     def _history_kept(self, message: HistoryMessage) -> None:
         change_history(message, self._state)
@@ -92,7 +92,7 @@ class LogChanges:
         length: int,
         marks: dict[str, Mark],
         keep: Callable[[], None],
-        lose: Callable[[StoreError], None],
+        reply: Reply[int],
     ) -> None:
         archive = self._archive
         if archive is None:
@@ -100,4 +100,4 @@ class LogChanges:
             return
         is_new = marks != self._state.states.marks
         facts = self._identity.facts(marks) if is_new else None
-        archive.propose(archive.jobs(length, facts), length, keep, lose)
+        archive.propose(archive.jobs(length, facts), length, keep, reply.fail, reply)

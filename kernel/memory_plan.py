@@ -89,10 +89,18 @@ class MemoryPlan:
     @property
     def usual_sequences(self) -> int:
         """Turns and sessions of :data:`USUAL_CONTEXT` tokens that are on the device at once."""
-        counts: list[int] = [self.num_slots] if self.num_slots else []
+        return self._sequences(self.num_slots, self.num_pages)
+
+    @property
+    def host_sequences(self) -> int:
+        """States of :data:`USUAL_CONTEXT` tokens that host memory holds beside those."""
+        return self._sequences(self.host_slots, self.host_pages)
+
+    def _sequences(self, slots: int, pages: int) -> int:
+        counts: list[int] = [slots] if self.num_slots else []
         if self.num_pages:
             usual = min(self.max_model_len, USUAL_CONTEXT)
-            counts.append(self.num_pages // -(-usual // self.page_size))
+            counts.append(pages // -(-usual // self.page_size))
         return min(counts, default=0)
 
 

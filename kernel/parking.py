@@ -43,7 +43,7 @@ from ownership import (
     StepFailed,
 )
 
-__all__ = ["Parking"]
+__all__ = ["Errand", "ParkState", "ParkTurn", "Parking", "ReadState", "TransferFlight"]
 
 
 @attrs.frozen
@@ -78,6 +78,7 @@ class TransferFlight:
     lease: Lease
     errands: tuple[Errand, ...]
     pool_incarnation: int
+    launched_at: float
     steps_before: int
 
 
@@ -200,7 +201,8 @@ class Parking:
         lease = self._port.launch([self.copies.pop(number) for number in numbers], step=step)
         errands = tuple(self._errands.pop(number) for number in numbers)
         incarnation = self._system.incarnation_of(GPU_POOL)
-        flight = TransferFlight(lease, errands, incarnation, self._counters.steps)
+        now, steps = self._system.now(), self._counters.steps
+        flight = TransferFlight(lease, errands, incarnation, now, steps)
         self.flights.append(flight)
         if self._system.post(self._pool, LaunchTransfer(lease, step), SCHEDULER) is None:
             return []

@@ -353,7 +353,8 @@ class SessionActor(Actor[SessionMessage]):
 
     def _ended_without_claim(self, message: TurnEnded) -> None:
         if self.active is not None and self._is_active(message.turn):
-            self._decide(self.active.end_of(message.kept, "interrupt", None))
+            end = self.active.end_of(message.kept, message.reason, message.stop_token)
+            self._decide(end)
 
     def _decide(self, end: TurnEnd) -> None:
         """A turn has its outcome; where there is a store, it counts when its tokens are kept."""

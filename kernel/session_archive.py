@@ -12,7 +12,7 @@ stays as it was, and the next change begins by cutting the store's log to the se
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Protocol, final
+from typing import Any, Final, Protocol, final
 
 import attrs
 
@@ -91,6 +91,8 @@ class Change:
     """Does to the session what is on the disk by then."""
     lose: Callable[[StoreError], None]
     """Says that nothing was changed."""
+    asker: Reply[Any] | None
+    """Who waits for it and for nothing else; ``None``: the caller of a turn, or nobody."""
 
 
 @attrs.define(eq=False)
@@ -168,7 +170,9 @@ class SessionArchive:
         return True
 
     def turn_away_deferred(self, error: BaseException) -> None:
-        """The session is over; whoever waits is told."""
+        """The session is over; whoever waits is told, also of the change that is under way."""
+        if self.change is not None and self.change.asker is not None:
+            self.change.asker.fail(error)
         while self.deferred:
             self.deferred.popleft().reply.fail(error)
 
@@ -178,6 +182,7 @@ class SessionArchive:
         length: int,
         keep: Callable[[], None],
         lose: Callable[[StoreError], None],
+        asker: Reply[Any] | None = None,
     ) -> None:
         """Make a change durable; then do it to the session, or say why not. Exactly one of both.
 
@@ -186,10 +191,11 @@ class SessionArchive:
             length: of the log afterwards.
             keep: does it to the session.
             lose: told why it isn't done; the session is as it was.
+            asker: told when the session ends before either.
         """
         self._numbers += 1
         number, incarnation = self._numbers, self._system.incarnation_of(STORE)
-        self.change = Change(number, incarnation, length, keep, lose)
+        self.change = Change(number, incarnation, length, keep, lose, asker)
         self.is_opened = True
         jobs = (*self._missing(), *jobs)
         if not jobs:
@@ -247,7 +253,7 @@ class SessionArchive:
             if image is not None:
                 self.offer_state(image)
 
-        self.propose((), len(self._kept.log), keep, reply.fail)
+        self.propose((), len(self._kept.log), keep, reply.fail, reply)
 
     def repair(self) -> None:
         """Make sure that the store holds what the session does, after a doubt."""

@@ -58,6 +58,7 @@ class SessionIdentity:
         bring_back(self._state, record)
         self.is_detached = facts.is_detached
         self._state.slides = facts.slides
+        self._state.cache_salt = facts.cache_salt
         self._state.states.marks.update(facts.marks)
         if image is not None and image.position < len(self._state.log):
             self._state.image = image

@@ -64,6 +64,7 @@ def _facts(found: "ModelPlan") -> dict[str, object]:
         "host_bytes",
         "largest_turn",
         "usual_sequences",
+        "host_sequences",
     )
     facts: dict[str, object] = attrs.asdict(plan) | {name: getattr(plan, name) for name in sums}
     mine = attrs.asdict(found, recurse=False)
@@ -108,6 +109,8 @@ def _lines(found: "ModelPlan", config: EngineConfig) -> list[str]:
         f"on the device at once: {plan.usual_sequences:,} sequences of {usual:,} tokens, of which"
         f" {running} can run; a session at rest is one, a turn of it another"
     )
+    if plan.host_bytes:
+        at_once += f"; in host memory, at rest or waiting: {plan.host_sequences:,} more"
     lines = [types, f"largest turn: {plan.largest_turn:,} tokens, history included", at_once]
     if found.free_bytes is not None:
         lines.append(f"free on {config.device} now: {format_bytes(found.free_bytes)}")

@@ -11,8 +11,8 @@ def chat(*lines: str) -> list[str]:
     """What is shown, answers included, without the prompts."""
     result = CliRunner().invoke(main, ["chat", *FAKE], input="\n".join([*lines, "/quit", ""]))
     assert result.exit_code == 0, result.output
-    lines = [line.removeprefix("> ") for line in result.stdout.splitlines()]
-    return [line for line in lines if line.strip()]
+    shown = [line.removeprefix("> ") for line in result.stdout.splitlines()]
+    return [line for line in shown if line.strip()]
 
 
 def test_undo_takes_the_last_line_and_its_answer_back() -> None:

@@ -28,6 +28,24 @@ def test_the_table_has_what_each_takes_and_the_largest_turn() -> None:
     assert "48 sequences of 2,048 tokens, of which 8 can run" in result.stdout
 
 
+def test_the_table_tells_what_host_memory_holds_beside() -> None:
+    """States at rest; nothing is shown where there is none."""
+    result = run("--num-slots", "4", "--num-pages", "512", "--host-memory", "32MiB")
+    lines = [line.split() for line in result.stdout.splitlines()]
+    none = run("--host-memory", "0")
+
+    assert result.exit_code == none.exit_code == 0, result.output
+    assert ["slots", "in", "host", "memory", "424", "KiB", "13", "5.39", "MiB"] in lines
+    assert ["pages", "in", "host", "memory", "16", "KiB", "1,703", "26.6", "MiB"] in lines
+    assert "in host memory, at rest or waiting: 13 more" in result.stdout
+    assert "host" not in none.stdout
+    facts = json.loads(run("--host-memory", "32MiB", "--json").stdout)
+    assert facts["host_bytes"] <= 32 << 20
+    assert facts["host_bytes"] == (
+        facts["host_slots"] * facts["slot_bytes"] + facts["host_pages"] * facts["page_bytes"]
+    )
+
+
 def test_the_json_form_is_one_object() -> None:
     result = run("--memory", "1GiB", "--max-num-seqs", "8", "--json", "--dtype", "bfloat16")
     facts = json.loads(result.stdout)
@@ -58,6 +76,7 @@ def test_a_configuration_alone_is_enough_and_that_is_said(tmp_path: Path) -> Non
     [
         (("--memory", "50MiB"), "Error: not enough memory: 0 B are left for slots and pages"),
         (("--memory", "much"), "Error: memory_bytes='much' is refused"),
+        (("--host-memory", "9KiB"), "the least for one state is 440 KiB; use 0 for none"),
         (("--num-slots", "100000", "--num-pages", "9"), "100000 slots of 424 KiB and 9 pages"),
         (("no-such-model",), "neither in the package nor on disk"),
         (("--state-dtype", "int4"), "use auto, float32"),

@@ -79,7 +79,7 @@ class Judge:
         number = int(name[1:])
         match kind:
             case "ask":
-                change, turns = facts
+                change, turns = str(facts[0]), int(facts[1])
                 self._expect(name, turns == session.turns, f"goes on at {turns}, not {session}")
                 after = {"turn": turns + 1, "rewind": turns - 1, "forget": 0}
                 session.might_be = after[change]
@@ -95,7 +95,7 @@ class Judge:
     def _told(self, name: str, session: _Session, number: int, change: str, *facts: Any) -> None:
         self.seen[change] += 1
         if change == "turn":
-            turns, said = facts
+            turns, said = int(facts[0]), list[int](facts[1])
             self._expect(name, said == self.said[number][turns], f"turn {turns} said {said}")
         session.turns = session.might_be or 0
         session.might_be = None
@@ -245,8 +245,11 @@ def _open(model: str) -> OpenedDevice:
     if model == "fake":
         device = FakeDevice(eos_token_ids=())
         return OpenedDevice(device=device, tokenizer=device.tokenizer)
+    import torch
+
     from adapters.torch_device import open_torch
 
+    torch.set_num_threads(1)  # a pool of threads would be forked without its threads
     return open_torch(model=model, device="cpu", dtype="float64", state_dtype="auto")
 
 

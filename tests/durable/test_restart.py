@@ -1,6 +1,6 @@
 """Sessions behind the public door: an engine goes, another comes, and nobody can tell."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from adapters.fake_device import FakeDevice
 from adapters.session_files import session_files
 from kernel import Engine, SamplingParams
 from kernel.errors import (
+    SessionClosed,
     SessionExists,
     SessionFileError,
     SessionNotFound,
@@ -21,6 +22,7 @@ from kernel.errors import (
     ValidationError,
 )
 from kernel.session_store import SessionFiles
+from kernel.step import ModelSpec
 from tests.durable.memory_store import MemoryFiles, MemoryStore
 from tests.durable.worlds import open_engine
 
@@ -29,9 +31,22 @@ GREEDY = SamplingParams(temperature=0, max_tokens=4, ignore_eos=True)
 Open = Callable[..., AbstractAsyncContextManager[Engine]]
 
 
-@pytest.fixture(params=["memory", "disk"])
+both = pytest.mark.parametrize("files", ["memory", "disk"], indirect=True)
+"""On the store in memory, and on the one that ships."""
+
+
+@pytest.fixture
 def files(request: pytest.FixtureRequest) -> SessionFiles:
-    return MemoryFiles(MemoryStore()) if request.param == "memory" else session_files
+    is_real = getattr(request, "param", "memory") == "disk"
+    return session_files if is_real else MemoryFiles(MemoryStore())
+
+
+class Another(FakeDevice):
+    """A model whose states mean nothing to the other's."""
+
+    @property
+    def model(self) -> ModelSpec:
+        return attrs.evolve(super().model, fingerprint="another")
 
 
 @pytest.fixture
@@ -39,7 +54,7 @@ def start(files: SessionFiles, tmp_path: Path) -> Open:
     """Opens an engine on one and the same store."""
 
     @asynccontextmanager
-    async def opened(**config: Any) -> AsyncIterator[Engine]:
+    async def opened(**config: Any) -> AsyncGenerator[Engine]:
         given = {"session_store": str(tmp_path / "store"), **config}
         async with open_engine(files, **given) as engine:
             yield engine
@@ -64,6 +79,7 @@ async def unbroken(*turns: int) -> list[list[int]]:
         return [await one(session, turn) for turn in turns]
 
 
+@both
 async def test_a_session_goes_on_after_a_restart(start: Open) -> None:
     """From its state, which was kept when the engine closed: bit for bit."""
     async with start() as engine, engine.session(session_id="a", detached=True) as session:
@@ -78,6 +94,7 @@ async def test_a_session_goes_on_after_a_restart(start: Open) -> None:
     assert reused == 9
 
 
+@both
 async def test_leaving_the_block_removes_a_session_and_detached_ones_stay(start: Open) -> None:
     """What a block opens it closes, on disk too."""
     async with start() as engine:
@@ -142,6 +159,7 @@ async def test_resume_goes_on_with_a_stored_session_or_opens_a_new_one(start: Op
     assert said == await unbroken(1, 2, 3)
 
 
+@both
 async def test_a_session_object_survives_that_its_session_goes_dormant(start: Open) -> None:
     """Callers hold sessions, and need not know where they are."""
     async with start(max_resident_sessions=1) as engine:
@@ -160,7 +178,7 @@ async def test_a_session_object_survives_that_its_session_goes_dormant(start: Op
     expected = await unbroken(1, 2, 3)
     assert all(tokens == expected for tokens in said.values())
     assert resident <= 2
-    assert states == {"idle", "dormant"} or states == {"dormant"}
+    assert "dormant" in states
 
 
 async def test_who_is_cancelled_while_a_session_is_woken_leaves_it_to_others(start: Open) -> None:
@@ -218,15 +236,15 @@ async def test_a_stale_object_is_never_a_namesakes(start: Open) -> None:
             await one(old, 1)
         async with engine.session(session_id="a", detached=True) as new:
             await one(new, 1)
-            for session in (old,):
-                with pytest.raises(Exception, match="closed"):
-                    await one(session, 2)
+            with pytest.raises(SessionClosed):
+                await one(old, 2)
             await old.close()
             length = new.info.num_tokens
 
     assert length == 5
 
 
+@both
 async def test_a_saved_session_goes_on_in_another_engine(
     start: Open, files: SessionFiles, tmp_path: Path
 ) -> None:
@@ -268,14 +286,13 @@ async def test_what_is_brought_in_is_kept_before_anyone_is_told(
     assert reused == 4
 
 
+@both
 async def test_another_models_file_is_refused_by_name(files: SessionFiles) -> None:
     """And nothing is opened."""
     async with open_engine(files) as engine, engine.session() as session:
         await one(session, 1)
         data = await session.export()
-    device = FakeDevice(eos_token_ids=())
-    device._model = attrs.evolve(device.model, fingerprint="another")
-    async with open_engine(files, device=device) as engine:
+    async with open_engine(files, device=Another(eos_token_ids=())) as engine:
         with pytest.raises(SessionFileError) as refused:
             await engine.import_session(data)
         assert engine.list_sessions() == []
@@ -283,6 +300,7 @@ async def test_another_models_file_is_refused_by_name(files: SessionFiles) -> No
     assert refused.value.reason == "model"
 
 
+@both
 async def test_two_engines_never_share_a_store(start: Open) -> None:
     """The second is refused before anything of it is open, and may come when the first has gone."""
     async with start():
@@ -320,6 +338,7 @@ async def one_message(session: Any, *messages: dict[str, object]) -> tuple[int, 
         return (*result.prompt_token_ids, *result.token_ids)
 
 
+@both
 async def test_a_conversation_goes_on_after_a_restart(start: Open) -> None:
     """The format is asked with the same history, whoever remembers it."""
     hello: dict[str, object] = {"role": "user", "content": "hello"}

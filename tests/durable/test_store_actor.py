@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
+from kernel.errors import StoreError
 from kernel.ids import STORE, SessionId, TurnId
 from kernel.messages import Down
 from kernel.reply import Reply
@@ -35,7 +36,7 @@ from kernel.store_messages import (
 from kernel.supervision import Child
 from ownership import CustodianId
 from tests.durable.memory_store import MemoryFiles, MemoryStore
-from tests.kernel.loopless import outcome
+from tests.durable.worlds import settled
 from tests.kernel.toys import Stack, Toy
 
 SESSION = CustodianId("session:a")
@@ -245,8 +246,8 @@ def test_requests_that_were_never_handled_are_answered_by_a_death() -> None:
     assert [type(answer) for answer in world.answers] == [LogStored, StateStored, StateFetched]
     assert fault_of(world.answers[0]) == "stopped"
     assert [type(found) for _, found in world.records] == [StoreFault, StoreFault]
-    assert type(outcome(removed)).__name__ == "StoreError"
-    assert type(outcome(waiting)).__name__ == "StoreError"
+    assert isinstance(settled(removed), StoreError)
+    assert isinstance(settled(waiting), StoreError)
 
 
 def test_a_job_past_its_deadline_is_a_death() -> None:
@@ -285,7 +286,7 @@ def test_a_session_that_is_not_there_is_as_good_as_removed(reason: Any) -> None:
     reply: Reply[None] = Reply()
     world.ask(ForgetStored(A, reply))
 
-    assert (outcome(reply) is None) == (reason == "missing")
+    assert isinstance(settled(reply), StoreError) == (reason != "missing")
 
 
 def test_a_worker_that_raises_has_failed_the_job() -> None:

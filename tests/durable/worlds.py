@@ -1,15 +1,17 @@
-"""Engines with a store: one whose mail and jobs wait for the test, and ones behind the public door."""
+"""Engines with a store: one whose mail and jobs wait for the test, others behind the door."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import attrs
 
 from adapters.fake_device import FakeDevice
 from kernel import Engine, EngineConfig
 from kernel.core import Core
 from kernel.environment import Environment
+from kernel.errors import TenureError
 from kernel.ids import STORE, SessionId
 from kernel.opening import open_store
 from kernel.probe import NullProbe, Probe
@@ -99,8 +101,16 @@ class Durable(Loopless):
 
 def settled(reply: Reply[Any]) -> Any:
     """What a reply was answered with, or its error; ``None`` where it wasn't."""
-    outcome = reply._outcome
-    return outcome[0] if isinstance(outcome, tuple) else outcome
+    if not reply.is_settled:
+        return None
+
+    async def ask() -> Any:
+        try:
+            return await reply.wait()
+        except TenureError as error:
+            return error
+
+    return anyio.run(ask)
 
 
 def device_of(engine: Engine) -> FakeDevice:
@@ -111,7 +121,7 @@ def device_of(engine: Engine) -> FakeDevice:
 
 
 @asynccontextmanager
-async def open_engine(files: SessionFiles, **config: Any) -> AsyncIterator[Engine]:
+async def open_engine(files: SessionFiles, **config: Any) -> AsyncGenerator[Engine]:
     """An engine behind the public door; with a store, if one is named."""
     device: FakeDevice = config.pop("device", None) or FakeDevice(eos_token_ids=())
     opened = OpenedDevice(device=device, tokenizer=device.tokenizer, chat=config.pop("chat", None))

@@ -17,10 +17,12 @@ OWNER = CustodianId("session:a")
 # Where callers wait; everything else in the kernel is plain calls.
 RIM = {
     "blocking",
+    "choices",
     "constraining",
     "desk",
     "engine",
     "engine_sessions",
+    "environment",
     "generation",
     "output_buffer",
     "reply",

@@ -6,8 +6,9 @@ import attrs
 import pytest
 
 from adapters.fake_device import FakeDevice
+from adapters.fake_workers import Job
 from kernel import Engine, EngineConfig, SamplingError, SamplingParams, StepError
-from kernel.step import DeviceStep, RowOutcome, StepDone, StepFault, StepReport
+from kernel.step import DeviceStep, RowOutcome, StepDone, StepReport
 
 GREEDY = SamplingParams(temperature=0, max_tokens=4, ignore_eos=True)
 CONFIG = EngineConfig(model="fake", page_size=4, num_slots=4, num_pages=32, max_model_len=64)
@@ -22,8 +23,8 @@ class OddDevice(FakeDevice):
         super().__init__()
         self.odd: Callable[[Outcomes], Outcomes] | None = odd
 
-    def _run(self, step: DeviceStep, fault: StepFault | None) -> StepReport:
-        report = super()._run(step, fault)
+    def _run(self, job: Job[DeviceStep, StepDone]) -> StepReport:
+        report = super()._run(job)
         if not isinstance(report, StepDone) or self.odd is None:
             return report
         return attrs.evolve(report, tokens=self.odd(report.tokens))

@@ -174,7 +174,7 @@ class Walk:
         assert list(tokens) == tokens_of(request), context
 
     def compare(self) -> None:
-        assert not list(always(self.world.core, deaths=0, reclaims=0))
+        assert always(self.world.core) == []
         for session, history in self.sessions:
             state = session.state
             assert state.log.tolist() == history.log

@@ -170,7 +170,7 @@ def test_a_landing_brings_every_claim_back_before_a_row_is_judged(
     """So one bad row can't leave the others' claims with the device."""
     turns = [scene.running("a"), scene.running("b", 1)]
     lease = scene.work.launch(turns, step=1)
-    scene.work.take_back(Flight(lease, 1, 0.0, tuple(turns), (1, 1)), outcome)
+    scene.work.take_back(Flight(lease, 1, 0.0, tuple(turns), (1, 1), (1, 1)), outcome)
 
     assert list(scene.work.claims) == ["a", "b"]
     assert scene.custody(SCHEDULER) == ["a", "b"]

@@ -128,6 +128,7 @@ LADDER: Final = (
     Layer("museum", _CORE, (*_PYTEST, "tests/museum"), 200),
     Layer("unit tests", _CORE, (*_PYTEST, "tests/kernel"), 200),
     Layer("scenarios", _CORE, (*_PYTEST, "tests/scenarios", "tests/cancellation"), 300),
+    Layer("prefix cache", _CORE, (*_PYTEST, "tests/prefix_cache"), 200),
     Layer("device", _DEVICE, (*_PYTEST, "tests/torch_device", "tests/ragged"), 200),
 )
 """In order of cost."""

@@ -12,11 +12,14 @@ from ownership import (
     BaseChanged,
     CustodianId,
     LedgerError,
+    Need,
+    Place,
     StaleHandle,
 )
 from tests.ownership.model import Claim, Launched
 from tests.ownership.stepping_machine import (
     CACHE,
+    PLACES,
     POSITIONS,
     SCHEDULER,
     SESSION,
@@ -31,6 +34,12 @@ cached, finished, flights = (
     SteppingMachine.flights,
 )
 published, states = SteppingMachine.published, SteppingMachine.states
+working = SteppingMachine.working
+
+
+def is_like(claim: Claim, state: Claim) -> bool:
+    """Whether a claim that started from a state is still the same."""
+    return (claim.position, claim.first_page) == (state.position, state.first_page)
 
 
 class LedgerMachine(SteppingMachine):
@@ -56,16 +65,21 @@ class LedgerMachine(SteppingMachine):
             self._refused(claim)
             return kept
         replaced = None if replaces is None else replaces.session
-        is_from_another = replaces is not None and claim.origin is not replaces
+        is_from_another = replaces is not None and claim.origin is not replaces.name
         if is_from_another or not claim.may_be_kept:
             with pytest.raises(BaseChanged if claim.may_be_kept else LedgerError):
                 self.session.commit(claim.batch, replaces=replaced)
             self._roll_back(claim, self.session.rollback)
             return kept
+        version = self.session.version
         state = self.session.commit(claim.batch, replaces=replaced)
+        committed = Claim(state, "session", SESSION)
         if replaces is not None:
             replaces.is_over = True
-        return self._kept(claim, Claim(state, "session", SESSION))
+            if claim.place is not replaces.place and is_like(claim, replaces):
+                committed.name = replaces.name
+        assert (self.session.version == version) == (committed.name is not None)
+        return self._kept(claim, committed)
 
     @rule(target=cached, claim=consumes(published))
     def admit(self, claim: Claim) -> MultipleResults[Claim]:
@@ -80,7 +94,12 @@ class LedgerMachine(SteppingMachine):
 
     def _kept(self, claim: Claim, state: Claim) -> MultipleResults[Claim]:
         state.content, state.position = "valid", claim.position
-        state.pages = claim.pages[: self.model.pages_for(claim.position)]
+        state.place, state.first_page = claim.place, claim.first_page
+        state.name = state.name or object()
+        count = self.model.pages_for(claim.position, claim.place, claim.first_page)
+        state.pages = claim.pages[:count]
+        for copy in self.model.copying(claim):
+            copy.base = state
         claim.is_over = True
         self.spent.append(claim.batch)
         self.model.claims.append(state)
@@ -117,11 +136,35 @@ class LedgerMachine(SteppingMachine):
 
     @rule(target=states, need=POSITIONS, tokens=st.integers(1, 9))
     def first_turn(self, need: int, tokens: int) -> MultipleResults[Claim]:
-        return self._turn(self._reserved(need, ZEROS, None), tokens, None)
+        return self._turn(self._reserved(Need(need), ZEROS, None), tokens, None)
 
     @rule(target=states, base=consumes(states), need=POSITIONS, tokens=POSITIONS)
     def next_turn(self, base: Claim, need: int, tokens: int) -> MultipleResults[Claim]:
         return self._turn(self._reserved_from(need, base), tokens, base)
+
+    @rule(target=states, base=consumes(states), place=PLACES)
+    def move_to(self, base: Claim, place: Place) -> MultipleResults[Claim]:
+        return self._move_to(base, place)
+
+    def _move_to(self, base: Claim, place: Place) -> MultipleResults[Claim]:
+        return self._turn(self._reserved_from(0, base, place), 0, base)
+
+    @rule(target=states, base=consumes(states), need=POSITIONS, tokens=POSITIONS)
+    def park_and_go_on(self, base: Claim, need: int, tokens: int) -> MultipleResults[Claim]:
+        for parked in self._move_to(base, Place.HOST).values:
+            return self._turn(self._reserved_from(need, parked), tokens, parked)
+        return multiple()
+
+    @rule(target=working, base=states)
+    def copy_there_and_back(self, base: Claim) -> MultipleResults[Claim]:
+        """The way back shares whatever is there, as long as the state is."""
+        there = Place.HOST if base.place is Place.DEVICE else Place.DEVICE
+        copies = self._reserved_from(0, base, there)
+        for copy in copies.values:
+            self._landed(self._launch([copy]), [0])
+            back = self._reserved(Need(0), copy.batch, copy, base.place)
+            return multiple(copy, *back.values)
+        return copies
 
     def _turn(
         self, reserved: MultipleResults[Claim], tokens: int, base: Claim | None
@@ -168,8 +211,10 @@ class LedgerMachine(SteppingMachine):
         columns = self.model.columns()
         for column in ("batch", "session", "cache", "draining", "quarantined"):
             assert getattr(report, column) == columns[column]
-        assert report.free_slots == self.model.free_slots
-        assert report.free_pages == self.model.free_pages
+        assert report.free_slots == self.model.free_slots(Place.DEVICE)
+        assert report.free_pages == self.model.free_pages(Place.DEVICE)
+        assert report.host_free_slots == self.model.free_slots(Place.HOST)
+        assert report.host_free_pages == self.model.free_pages(Place.HOST)
 
     @invariant()
     def every_claim_is_as_the_model_says(self) -> None:
@@ -182,6 +227,8 @@ class LedgerMachine(SteppingMachine):
             assert seen.custodian == claim.holder
             assert seen.content.value == claim.content
             assert seen.position == claim.position
+            assert (seen.place, seen.first_page) == (claim.place, claim.first_page)
+            assert seen.pinned == len(self.model.copying(claim))
             assert len(seen.pages) == len(claim.pages)
             for page, index in zip(claim.pages, seen.pages, strict=True):
                 assert index_of.setdefault(page, index) == index

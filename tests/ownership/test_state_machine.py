@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from ownership import LedgerError, endings, stepping
+from ownership import LedgerError, admission, endings, stepping
 from ownership.book import Book
 from ownership.claims import ClaimRecord
+from ownership.runs import Run
 from tests.ownership.state_machine import LedgerMachine
 
 # Alike in every run: a failure that only some runs see is no use to whoever changes the ledger.
@@ -57,9 +58,41 @@ def _freezes_nothing(book: Book, record: ClaimRecord, _length: int) -> object:
     return book.runs.freeze(record.tip, ())
 
 
+def _finds_no_twin(_source: ClaimRecord, _first_page: int) -> None:
+    return None
+
+
+def _takes_all_for_moved(_record: ClaimRecord, _replaced: ClaimRecord) -> bool:
+    return True
+
+
+def _takes_nothing_for_moved(_record: ClaimRecord, _replaced: ClaimRecord) -> bool:
+    return False
+
+
+def _freezes_no_copies(_book: Book, _record: ClaimRecord, _base: ClaimRecord) -> list[Run]:
+    return []
+
+
+def _shares_the_last_page(source: ClaimRecord, _first_page: int) -> Run | None:
+    """As if what was dropped made no difference."""
+    runs = [] if source.tip is None else list(source.tip.chain())
+    return next((run.twin for run in runs if run.twin is not None), None)
+
+
+def _drops_anything(_book: Book, _need: object, _source: ClaimRecord | None) -> None:
+    return None
+
+
 @pytest.mark.parametrize(
     ("module", "name", "fault"),
     [
+        (admission, "_twin", _finds_no_twin),
+        (admission, "_twin", _shares_the_last_page),
+        (admission, "_check_need", _drops_anything),
+        (endings, "_is_unchanged", _takes_all_for_moved),
+        (endings, "_is_unchanged", _takes_nothing_for_moved),
+        (stepping, "_freeze_copied", _freezes_no_copies),
         (stepping, "unpin", _never_unpins),
         (endings, "unpin", _never_unpins),
         (endings, "_trim", _keeps_its_surplus),

@@ -11,7 +11,7 @@ from kernel.outputs import SessionInfo
 from ownership import DEVICE
 from tests.kernel.loopless import Loopless, error_of, tokens_of
 from tests.museum.acts import cold, finish, held, judge, one_shot, talk
-from tests.prefix_cache.test_publishing import cache_of, counted, open_cached, positions, stop
+from tests.prefix_cache.test_publishing import cache_of, counted, open_cached, positions, stop_world
 from tests.scenarios.inputs import greedy, prompt
 
 
@@ -37,7 +37,7 @@ def test_the_smallest_pools_serve_everybody_with_a_cache_that_wants_all_of_it(
         assert tokens_of(shot) == cold(tokens, 9)
     for one in sessions:
         world.close(one)
-    stop(world)
+    stop_world(world)
 
 
 def test_the_cache_goes_before_any_session_is_asked() -> None:
@@ -56,7 +56,7 @@ def test_the_cache_goes_before_any_session_is_asked() -> None:
     assert counted(world).cache_evictions > 0
     talk(world, session, log, prompt(3, 1), 2)
     world.close(session)
-    stop(world)
+    stop_world(world)
 
 
 def test_a_turn_keeps_the_state_that_it_starts_from_and_others_go_for_it() -> None:
@@ -75,7 +75,7 @@ def test_a_turn_keeps_the_state_that_it_starts_from_and_others_go_for_it() -> No
     long = one_shot(world, "long", [*prompt(21), *prompt(90, 3)], 8)
     finish(world, long)
     assert tokens_of(long) == cold([*prompt(21), *prompt(90, 3)], 8)
-    stop(world)
+    stop_world(world)
 
 
 def test_a_preempted_turn_starts_again_from_what_it_has_left_itself() -> None:
@@ -92,7 +92,7 @@ def test_a_preempted_turn_starts_again_from_what_it_has_left_itself() -> None:
     assert tokens_of(senior) == cold(prompt(30, 7), 4)
     assert tokens_of(junior) == cold(prompt(40), 4)
     assert junior.output.cached_tokens == 0, "as it was first admitted"
-    stop(world)
+    stop_world(world)
 
 
 @pytest.mark.parametrize("is_waiting", [False, True])
@@ -109,7 +109,7 @@ def test_nothing_is_evicted_for_a_copy_while_a_turn_waits_for_memory(is_waiting:
     finish(world, first, *([waiting] if waiting else []))
     assert tokens_of(first) == cold(prompt(30), 2)
     assert waiting is None or tokens_of(waiting) == cold(prompt(70, 4), 2)
-    stop(world)
+    stop_world(world)
 
 
 def test_a_session_is_asked_before_the_state_that_a_turn_starts_from_goes() -> None:
@@ -126,7 +126,7 @@ def test_a_session_is_asked_before_the_state_that_a_turn_starts_from_goes() -> N
     assert (hit.output.cached_tokens, world.held_by(session)) == (20, 0)
     talk(world, session, log, prompt(3, 1), 2)
     world.close(session)
-    stop(world)
+    stop_world(world)
 
 
 @pytest.mark.parametrize("steps", range(1, 7))
@@ -144,7 +144,7 @@ def test_an_interrupt_between_a_state_and_the_next_step_keeps_the_session_exact(
     judge(log, prompt(27), turn)
     talk(world, session, log, prompt(3, 1), 3)
     world.close(session)
-    stop(world)
+    stop_world(world)
 
 
 def test_an_interrupt_of_a_turn_whose_state_was_left_and_whose_step_must_wait() -> None:
@@ -161,7 +161,7 @@ def test_an_interrupt_of_a_turn_whose_state_was_left_and_whose_step_must_wait() 
     assert tokens_of(senior) == cold(prompt(30, 4), 2)
     talk(world, session, log, prompt(3, 1), 3)
     world.close(session)
-    stop(world)
+    stop_world(world)
 
 
 def test_a_dead_scheduler_loses_its_cache_and_its_successor_begins_a_new_one() -> None:
@@ -200,7 +200,7 @@ def test_a_given_up_session_goes_on_from_a_cached_part_of_its_log() -> None:
     assert turn.output.cached_tokens == 29
     assert turn.output.recomputed_tokens == 2
     world.close(session)
-    stop(world)
+    stop_world(world)
 
 
 def open_sliding(**options: Any) -> Loopless:
@@ -234,4 +234,4 @@ def test_a_sliding_session_shares_what_lies_before_its_first_slide_and_nothing_b
     without, _ = answer("cold")
     assert warm == without
     world.close(session)
-    stop(world)
+    stop_world(world)

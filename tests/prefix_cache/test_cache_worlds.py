@@ -16,7 +16,7 @@ from tests.oracle.world import Plan, cold_run, run_world
 async def test_worlds_with_a_cache_equal_cold_runs() -> None:
     """Cancels, preemptions, give-ups, forks and evictions beside it, on pools of every size."""
     events = Counter[str]()
-    for seed in range(24):
+    for seed in range(16):
         plan = attrs.evolve(Plan.draw(seed, vocab=1000), cache_block=(4, 8, 16)[seed % 3])
         device = FakeDevice(eos_token_ids=(), delay=None if seed % 2 else 0.0)
         with anyio.fail_after(20):

@@ -66,7 +66,7 @@ def longest_known(asked: Sequence[list[int]], index: int) -> int:
     return min(len(prompt) - 1, max(map(common, asked[:index]), default=0))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kinds", [(True, True), (True, False), (False, True)])
 async def test_fake_answers_are_those_without_a_cache(kinds: tuple[bool, bool], seed: int) -> None:
     """A fake device draws from what its slots and cells hold alone, so a wrong copy is seen."""

@@ -44,7 +44,7 @@ def counted(world: Loopless) -> EngineStats:
     return stats(world.core)
 
 
-def stop(world: Loopless) -> None:
+def stop_world(world: Loopless) -> None:
     """The end: the audit is at rest, and nothing was read that nobody wrote."""
     assert not world.device.poison_reads
     audit = world.core.stop(join_timeout_s=0)
@@ -59,6 +59,8 @@ def test_a_prompt_leaves_states_at_its_blocks_at_its_end_and_after_its_answer() 
 
     assert positions(world) == [8, 16, 24, 29, 34]
     assert (request.output.cached_tokens, request.output.cache_miss) == (0, "cold")
+    assert request.output.end is not None
+    assert (request.output.end.reason, request.output.end.kept) == ("length", 5)
     again = one_shot(world, "again", prompt(30), 5)
     finish(world, again)
     assert (again.output.cached_tokens, again.output.cache_miss) == (29, None)
@@ -67,7 +69,7 @@ def test_a_prompt_leaves_states_at_its_blocks_at_its_end_and_after_its_answer() 
     found = counted(world)
     assert (found.cache_hits, found.cache_misses, found.cache_states) == (1, 1, 5)
     assert found.cached_tokens == 29
-    stop(world)
+    stop_world(world)
 
 
 def test_a_request_that_sends_the_history_again_goes_on_where_the_answer_ended() -> None:
@@ -81,7 +83,26 @@ def test_a_request_that_sends_the_history_again_goes_on_where_the_answer_ended()
 
     assert second.output.cached_tokens == len(history) - 1
     assert tokens_of(second) == cold([*history, *prompt(5, 3)], 4)
-    stop(world)
+    stop_world(world)
+
+
+def test_a_one_shot_whose_state_is_kept_ends_as_it_ended() -> None:
+    """By a stop token or a stop string, with what is kept of its answer."""
+    world = open_cached()
+    answer = cold(prompt(13), 6)
+    for params, reason, stop in (
+        (greedy(6, stop_token_ids=[answer[3]]), "stop", answer[3]),
+        (greedy(6, stop=[world.device.tokenizer.decode([answer[3]])]), "stop", None),
+    ):
+        request = world.start(world.session("r", is_one_shot=True), prompt(13), params)
+        finish(world, request)
+        end = request.output.end
+        assert end is not None
+        assert (end.error, end.reason) == (None, reason)
+        assert stop is None or end.stop_reason == stop
+        assert tokens_of(request) == answer[: end.kept]
+    assert positions(world)
+    stop_world(world)
 
 
 def test_where_prompts_part_the_second_leaves_a_state_and_the_third_finds_it() -> None:
@@ -94,7 +115,7 @@ def test_where_prompts_part_the_second_leaves_a_state_and_the_third_finds_it() -
         assert request.output.cache_miss == ("cold", "parted", None)[number]
         assert tokens_of(request) == cold(asked, 3)
         assert (21 in positions(world)) == (number > 0)
-    stop(world)
+    stop_world(world)
 
 
 def test_positions_that_the_caller_names_are_kept() -> None:
@@ -105,7 +126,7 @@ def test_positions_that_the_caller_names_are_kept() -> None:
     other = one_shot(world, "other", [*prompt(17), *prompt(6, 4)], 2)
     finish(world, other)
     assert other.output.cached_tokens == 17
-    stop(world)
+    stop_world(world)
 
 
 def test_a_first_turn_of_a_session_starts_from_what_a_one_shot_left_and_leaves_states_too() -> None:
@@ -128,7 +149,7 @@ def test_a_first_turn_of_a_session_starts_from_what_a_one_shot_left_and_leaves_s
     assert session_info(world.core, other).cache_miss == "cold"
     world.close(session)
     world.close(other)
-    stop(world)
+    stop_world(world)
 
 
 def test_a_named_position_of_a_later_turn_is_kept_and_the_turn_commits() -> None:
@@ -145,7 +166,7 @@ def test_a_named_position_of_a_later_turn_is_kept_and_the_turn_commits() -> None
     assert world.held_by(session) == 2, "its state, and the checkpoint before it"
     talk(world, session, log, prompt(3, 2), 3)
     world.close(session)
-    stop(world)
+    stop_world(world)
 
 
 def test_the_state_is_there_from_the_landing_on_and_not_before() -> None:
@@ -165,7 +186,7 @@ def test_the_state_is_there_from_the_landing_on_and_not_before() -> None:
     assert going_on.slot != kept.slot
     finish(world, request)
     assert tokens_of(request) == cold(prompt(30), 2)
-    stop(world)
+    stop_world(world)
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3])
@@ -184,7 +205,7 @@ def test_a_step_that_fails_leaves_no_state_and_spoils_none(steps: int) -> None:
     finish(world, again)
     assert again.output.cached_tokens == 8 * steps
     assert tokens_of(again) == cold(prompt(30), 2)
-    stop(world)
+    stop_world(world)
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 4, 5])
@@ -202,7 +223,7 @@ def test_what_a_cancelled_prefill_has_left_serves_its_retry(steps: int) -> None:
     judge(log, prompt(30), retry)
     assert retry.output.cached_tokens == min(8 * steps, 24 if steps < 4 else 29)
     world.close(session)
-    stop(world)
+    stop_world(world)
 
 
 def test_a_prompt_whose_log_probabilities_are_asked_for_is_computed() -> None:
@@ -218,7 +239,7 @@ def test_a_prompt_whose_log_probabilities_are_asked_for_is_computed() -> None:
     again = one_shot(world, "again", prompt(30), 3)
     finish(world, again)
     assert again.output.cached_tokens == 29
-    stop(world)
+    stop_world(world)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
@@ -229,7 +250,7 @@ def test_what_is_shorter_than_a_page_is_not_kept(length: int) -> None:
 
     assert positions(world) == ([4] if length == 4 else [])
     assert request.output.cache_miss == "short"
-    stop(world)
+    stop_world(world)
 
 
 def test_off_is_off() -> None:
@@ -259,7 +280,7 @@ def test_a_session_keeps_to_its_salt() -> None:
     assert session.state.cache_salt == fork.state.cache_salt == "alice"
     world.close(session)
     world.close(fork)
-    stop(world)
+    stop_world(world)
 
 
 def test_two_at_once_leave_one_state_each_place() -> None:
@@ -269,7 +290,7 @@ def test_two_at_once_leave_one_state_each_place() -> None:
 
     assert positions(world) == [8, 16, 24, 29, 32] or positions(world) == [8, 16, 24, 29]
     assert [tokens_of(request) for request in both] == [cold(prompt(30), 3)] * 2
-    stop(world)
+    stop_world(world)
 
 
 def test_clearing_evicts_all_and_what_runs_goes_on() -> None:
@@ -284,4 +305,4 @@ def test_clearing_evicts_all_and_what_runs_goes_on() -> None:
     finish(world, request)
     assert tokens_of(request) == cold(prompt(30), 2)
     assert world.core.ledger.audit().draining == 0
-    stop(world)
+    stop_world(world)

@@ -58,6 +58,11 @@ class SlowCopies:
             worker.transfer(step, done)
             is_idle = False
 
+    def open(self) -> None:
+        """Let go of all that waits."""
+        while self._waiting:
+            self.let_go(is_idle=True)
+
     def count(self) -> None:
         """A step was submitted."""
         self._waiting = deque(
@@ -78,8 +83,7 @@ class _Worker:
         self._device.take(self._worker, step, done)
 
     def stop(self) -> None:
-        while self._device._waiting:
-            self._device.let_go(is_idle=True)
+        self._device.open()
         self._worker.stop()
 
     def join(self, timeout_s: float, /) -> bool:

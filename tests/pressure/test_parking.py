@@ -4,6 +4,7 @@ import pytest
 
 from kernel.errors import EngineFault
 from kernel.ids import GPU_POOL, SCHEDULER
+from kernel.inspection import health
 from kernel.messages import ReadOutState, StateRead
 from kernel.session import SessionActor
 from ownership import BaseName, Place
@@ -377,4 +378,37 @@ def test_a_read_out_that_comes_to_nothing_is_answered_or_forgotten(
     if how != "session closes":
         talk(world, session, words(2), 2)
         world.close(session)
+    assert_all_free(world)
+
+
+# The engine's own end, and what is seen from outside
+
+
+@pytest.mark.parametrize("how", ["parking", "reading"])
+def test_an_engine_that_stops_with_a_copy_under_way_leaves_nothing(how: str) -> None:
+    """The worker reports what it has not done as failed, or does it; either way all is free."""
+    world = open_world(num_slots=1, num_pages=16)
+    session = rest(world, "a")
+    if how == "parking":
+        world.start(world.session("b", is_one_shot=True), words(6), greedy(3))
+    else:
+        scheduler = world.core.scheduler
+        assert scheduler is not None
+        world.post(scheduler, ReadOutState(session.name, name_of(session)))
+    assert world.device.waiting_transfers
+    audit = world.core.stop(join_timeout_s=0.0)
+    assert audit.at_rest, audit
+    assert world.core.ledger.view.counters.reclaimed == 0
+
+
+def test_a_transfer_that_takes_long_is_seen() -> None:
+    """Half of what a step may take: the engine is not well, and nobody has died of it yet."""
+    world, session = crowded(step_timeout_s=10.0)
+    assert not health(world.core, is_running=True).stalled
+    world.advance(6.0)
+    assert health(world.core, is_running=True).stalled
+    world.copy()
+    assert not health(world.core, is_running=True).stalled
+    world.step(3)
+    world.close(session)
     assert_all_free(world)

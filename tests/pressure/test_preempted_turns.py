@@ -5,6 +5,7 @@ import pytest
 
 from kernel.errors import EngineFault, RequestAborted, SessionClosed, SessionLost
 from kernel.ids import SCHEDULER
+from kernel.inspection import stats
 from kernel.session import SessionActor
 from kernel.turn import TurnRequest, TurnState
 from ownership import Place
@@ -270,6 +271,17 @@ def test_an_interrupted_turn_without_a_state_ends_without_one() -> None:
     world.finish(senior)
     talk(world, session, words(4, 8), 3)
     Scene(world, senior, session, junior).assert_clean()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_an_engine_that_stops_takes_all_of_a_preempted_turn_back(stage: str) -> None:
+    """Its session is closed, its turn ends, and a copy under way lands before the audit."""
+    scene = Scene.open(stage)
+    assert stats(scene.world.core).num_requests_waiting == (stage in ("copying", "parked"))
+    audit = scene.world.core.stop(join_timeout_s=0.0)
+    assert audit.at_rest, audit
+    assert scene.world.core.ledger.view.counters.reclaimed == 0
+    assert scene.junior.output.end is not None
 
 
 @pytest.mark.parametrize("stage", STAGES)

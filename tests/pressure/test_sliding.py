@@ -1,12 +1,19 @@
 """Sessions without an end: which positions are kept is a function of the position alone."""
 
 from collections.abc import Sequence
+from typing import Any
 
+import anyio
 import pytest
 
+from adapters.fake_device import FakeDevice
 from kernel import PromptTooLong, ValidationError
+from kernel.ids import SessionId
+from kernel.messages import Exported, ExportSession
+from kernel.reply import Reply
 from kernel.session import SessionActor
 from kernel.sliding import SlidingWindow
+from kernel.state_image import StateImage
 from kernel.streaming_session import check_on_limit
 from ownership import Place
 from tests.kernel.loopless import Loopless, error_of, tokens_of
@@ -144,7 +151,7 @@ def test_given_up_and_computed_again_from_its_log_it_goes_on_alike() -> None:
 def test_preempted_at_every_point_it_goes_on_alike(host: int | None) -> None:
     """Before, in and after a slide: what had not been copied yet is as it was."""
     for delay in range(1, 14):
-        config = {} if host is None else {"host_memory_bytes": host}
+        config: dict[str, Any] = {} if host is None else {"host_memory_bytes": host}
         world = endless(scheduling_policy="priority", max_num_batched_tokens=8, **config)
         session = slid(world)
         log = session.state.log.tolist()
@@ -243,7 +250,6 @@ def test_two_that_slide_on_a_pool_for_one_take_turns() -> None:
 @pytest.mark.parametrize("kind", ["recurrent", "attention"])
 def test_models_without_slots_or_without_pages_go_on_as_well(kind: str) -> None:
     """A recurrent state has no limit; attention alone forgets what it has dropped."""
-    from adapters.fake_device import FakeDevice
 
     def device() -> FakeDevice:
         return FakeDevice(
@@ -254,7 +260,7 @@ def test_models_without_slots_or_without_pages_go_on_as_well(kind: str) -> None:
             max_model_len=64,
         )
 
-    config = {"num_slots": 1} if kind == "recurrent" else {"num_pages": PAGES}
+    config: dict[str, Any] = {"num_slots": 1} if kind == "recurrent" else {"num_pages": PAGES}
     world = Loopless.open(device=device(), host_memory_bytes=0, **config)
     session = slider(world)
     log: list[int] = []
@@ -332,9 +338,9 @@ def test_with_a_prefix_cache_it_says_the_same() -> None:
         ({"max_model_len": 7}, "max_model_len one and is 7"),
     ],
 )
-def test_pools_that_are_too_small_to_slide_are_refused(config: dict[str, int], why: str) -> None:
+def test_pools_that_are_too_small_to_slide_are_refused(config: dict[str, Any], why: str) -> None:
     """At the opening of an engine that is to let sessions slide, with the way out."""
-    given = {"num_slots": 3, "num_pages": PAGES, **config}
+    given: dict[str, Any] = {"num_slots": 3, "num_pages": PAGES, **config}
     with pytest.raises(ValidationError, match=why):
         Loopless.open(on_limit="slide", **given)
     world = Loopless.open(**given)
@@ -368,3 +374,51 @@ def test_the_smallest_pools_that_slide_are_enough() -> None:
         for session in sessions:
             world.close(session)
         assert_all_free(world)
+
+
+def image_of(world: Loopless, session: SessionActor) -> StateImage:
+    """The session's state, read out of the device."""
+    reply: Reply[Exported] = Reply()
+    world.post(session, ExportSession(reply))
+    world.copy()
+    image = anyio.run(reply.wait).image
+    assert image is not None
+    return image
+
+
+@pytest.mark.parametrize("length", [23, 24, 25, 35, 36, 37, 59, 60, 61])
+def test_brought_back_from_an_image_it_goes_on_alike(length: int) -> None:
+    """Wherever it stood: right before a slide the image still has what is dropped next."""
+    world = endless()
+    session = slider(world)
+    world.finish(world.start(session, words(length), greedy(2)))
+    other = endless()
+    again = other.core.bring_back(
+        session.identity.record(), image=image_of(world, session), session_id=SessionId("again")
+    )
+    for number in range(3):
+        go_on(other, again, words(3, number), 9)
+    assert other.core.counters.recomputed_tokens == 0
+    for one, where in ((session, world), (again, other)):
+        where.close(one)
+        assert_all_free(where)
+
+
+@pytest.mark.parametrize(("pages", "is_kept"), [(8, True), (2 * PAGES, False)])
+def test_an_engine_with_another_window_takes_what_it_can_use(pages: int, is_kept: bool) -> None:
+    """A smaller one drops more; a larger one wants what is gone, and goes back to the log."""
+    world = endless()
+    session = slider(world)
+    world.finish(world.start(session, words(61), greedy(2)))
+    other = endless(num_pages=pages)
+    again = other.core.bring_back(
+        session.identity.record(), image=image_of(world, session), session_id=SessionId("again")
+    )
+    log = again.state.log.tolist()
+    request = other.start(again, words(3), greedy(9))
+    other.finish(request)
+    assert (request.output.recomputed_tokens == 0) is is_kept
+    if not is_kept:
+        assert tokens_of(request) == cold([*log, *words(3)], 9, pages=pages)
+    other.close(again)
+    assert_all_free(other)

@@ -106,8 +106,15 @@ async def serve_a_crowd(kind: str, policy: str, seed: int, recorder: list[Record
     return copies.num_copies
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "priority"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "anyio_backend", "policy"),
+    [
+        ("hybrid", "asyncio", "fcfs"),
+        ("hybrid", "trio", "priority"),
+        ("recurrent", "trio", "fcfs"),
+        ("attention", "asyncio", "priority"),
+    ],
+)
 async def test_everybody_is_served_within_the_bound(
     kind: str, policy: str, recorder: list[RecordingPolicy]
 ) -> None:

@@ -160,10 +160,9 @@ async def test_a_checkpoint_of_a_running_session_is_of_what_is_committed() -> No
             await stage.settle()
             mark = await session.checkpoint()
             stage.note(history, await stage.finish(turn))
+        async with session.turn([8], greedy(2)):
             with pytest.raises(SessionBusy):
-                async with session.turn([8], greedy(2)) as busy:
-                    await session.restore(mark)
-            assert busy.request_id
+                await session.restore(mark)
         await stage.drain()
         assert await session.restore(mark) == 1
         stage.note(history, await stage.run(session.turn([9], greedy(4))))
@@ -175,7 +174,7 @@ async def test_over_the_bound_the_oldest_states_are_given_up_and_their_marks_sta
         one = sizes.engine.core.model.slot_bytes
         page = sizes.engine.core.model.page_token_bytes * sizes.engine.core.limits.page_size
     async with open_running(max_checkpoint_bytes=2 * (one + page)) as (stage, session):
-        logs = [[]]
+        logs: list[list[int]] = [[]]
         for number in range(5):
             logs.append(stage.note(logs[-1], await say(session, prompt(5, number))))
             await session.checkpoint(f"m{number}")

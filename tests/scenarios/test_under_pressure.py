@@ -54,8 +54,16 @@ async def finish(stage: Stage, turn: RunningTurn) -> RequestOutput:
     return result
 
 
-@on_both_models
-@pytest.mark.parametrize("short_of", ["slots", "pages"])
+@pytest.mark.parametrize(
+    ("short_of", "anyio_backend", "opened_device"),
+    [
+        ("slots", "trio", "fake"),
+        ("pages", "asyncio", "fake"),
+        ("pages", "trio", "fake"),
+        ("slots", "asyncio", "bundled"),
+    ],
+    indirect=["opened_device"],
+)
 async def test_m021_sessions_that_fill_the_pool_all_take_their_next_turns(
     opened_device: DeviceFactory, short_of: str
 ) -> None:
@@ -97,7 +105,7 @@ async def test_m096_of_two_that_each_lack_one_page_the_junior_gives_way(
         assert (senior.timings.preemptions, junior.timings.preemptions) == (0, 1)
 
 
-@on_both_models
+@pytest.mark.parametrize("opened_device", ["fake"], indirect=True)
 async def test_m099_sessions_that_hold_all_and_wait_make_room_for_each_other(
     opened_device: DeviceFactory,
 ) -> None:

@@ -29,7 +29,7 @@ from tests.store.operations import Acknowledged, Operation
 from tests.store.recording import RecordingDisk, Tape
 from tests.store.stores import OpenStore, opened, turn_of
 
-__all__ = ["Crash", "Recording", "Tally", "record", "recovered", "replay", "replay_twice"]
+__all__ = ["STORE", "Crash", "Recording", "Tally", "record", "recovered", "replay", "replay_twice"]
 
 STORE = "store"
 KILL = "nothing lost"

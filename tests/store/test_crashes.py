@@ -1,12 +1,14 @@
 """A crash at any moment costs nothing that was reported; the whole replay is a command."""
 
+from pathlib import PurePosixPath
+
 import attrs
 import pytest
 
 from kernel.session_store import SyncPolicy
-from tests.store.crash_runs import Recording, record, replay, replay_twice
-from tests.store.crash_states import pending_at
-from tests.store.operations import Acknowledged, Sync, SyncDirectory, Write
+from tests.store.crash_runs import STORE, Recording, record, replay, replay_twice
+from tests.store.crash_states import CrashState, pending_at
+from tests.store.operations import Acknowledged, Create, Delete, Sync, SyncDirectory, Write
 
 
 @pytest.mark.parametrize("sync", ["full", "normal", "off"])
@@ -40,6 +42,19 @@ def test_what_is_reported_with_policy_full_has_been_synced() -> None:
 
     assert len(reports) == 8
     assert not [path for path in writes if "-wal" in path.name or "snapshots" in path.parts]
+
+
+@pytest.mark.parametrize("sync", ["full", "normal", "off"])
+def test_the_names_of_a_store_are_durable_when_it_is_open(sync: SyncPolicy) -> None:
+    """Also where an earlier crash has left the directories and nothing in them."""
+    store = PurePosixPath(STORE)
+    base = CrashState(frozenset({store, store / "snapshots"}), {})
+    recording = record(1, sync, groups=1, reopen_every=1, base=base)
+    operations = recording.operations
+    first = next(n for n, operation in enumerate(operations) if isinstance(operation, Acknowledged))
+    pending = [operations[number] for number in pending_at(operations[:first], base)]
+
+    assert not [each for each in pending if isinstance(each, Create | Delete)]
 
 
 def unsynced(recording: Recording, kind: type, folder: str) -> Recording:

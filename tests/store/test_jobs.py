@@ -171,6 +171,41 @@ def test_a_large_snapshot_is_a_file_and_a_small_one_is_not(tmp_path: Path) -> No
         assert store.usage.state_bytes == 0
 
 
+@pytest.mark.parametrize(("length", "stays"), [(6, True), (5, True), (4, False), (3, False)])
+@pytest.mark.parametrize("cuts_with_a_turn", [False, True])
+def test_a_snapshot_goes_with_the_log_that_it_is_of(
+    tmp_path: Path, length: int, stays: bool, cuts_with_a_turn: bool
+) -> None:
+    """One at position 4 needs a log of 5: the last token of a log is in no state yet."""
+    cut = KeepTurn("good", turn_of(length, [9])) if cuts_with_a_turn else CutLog("good", length)
+    with opened(tmp_path) as store:
+        store.all([GOOD, KeepTurn("good", turn_of(3, [4, 5, 6])), KeepState("good", image_at(4))])
+        store.do(cut)
+        record = store.do(ReadSession("good"))
+
+        assert isinstance(record, SessionRecord)
+        assert record.state_position == (4 if stays else None)
+        assert store.usage.snapshots == int(stays)
+        assert reason_of(store.do(ReadState("good"))) == (None if stays else "missing")
+
+
+def test_a_turn_without_tokens_gives_way_to_the_next(tmp_path: Path) -> None:
+    """A turn that was interrupted before its first token, say; the log is no longer for it."""
+    empty = turn_of(3, [], note="empty")
+    with opened(tmp_path) as store:
+        store.all([GOOD, KeepTurn("good", empty)])
+        kept = store.do(ReadSession("good"))
+        report = store.do(KeepTurn("good", turn_of(3, [4])))
+        record = store.do(ReadSession("good"))
+
+        assert isinstance(kept, SessionRecord)
+        assert isinstance(record, SessionRecord)
+        assert list(kept.turns) == [GOOD.turn, empty]
+        assert report == Kept()
+        assert list(record.turns) == [GOOD.turn, turn_of(3, [4])]
+        assert store.usage.log_bytes == 16
+
+
 def test_snapshots_over_the_budget_go_the_least_recently_used_first(tmp_path: Path) -> None:
     """Reading counts as use, also across a restart; logs never go."""
     names = ["a", "b", "c", "d"]

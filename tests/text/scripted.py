@@ -6,11 +6,12 @@ from typing import Any
 import attrs
 
 from adapters.fake_device import FakeDevice
+from adapters.fake_workers import Job
 from adapters.text.tokenizer import HubTokenizer
 from kernel import Engine, OpenedDevice
 from kernel.chat import ChatFormat
 from kernel.ids import SessionId
-from kernel.step import DeviceStep, StepDone, StepFault, StepReport
+from kernel.step import DeviceStep, StepDone, StepReport
 
 __all__ = ["ScriptedDevice", "log_of", "opened"]
 
@@ -22,8 +23,8 @@ class ScriptedDevice(FakeDevice):
         super().__init__(**options)
         self.script: deque[int] = deque()
 
-    def _run(self, step: DeviceStep, fault: StepFault | None) -> StepReport:
-        report = super()._run(step, fault)
+    def _run(self, job: Job[DeviceStep, StepDone]) -> StepReport:
+        report = super()._run(job)
         if not isinstance(report, StepDone):
             return report
         drawn = tuple(None if token is None else self._next() for token in report.tokens)

@@ -103,7 +103,8 @@ def test_an_opened_model_generates_what_the_reference_would(whole: Path) -> None
 def test_the_model_states_what_it_needs(whole: Path) -> None:
     model = open_torch(model=str(whole), device="cpu", dtype="auto").device.model
 
-    assert model.dtype == "float32"
+    assert (model.dtype, model.state_dtype) == ("float32", "float32")
+    assert model.slides
     assert model.eos_token_ids == (7,)
     assert model.uses_slots
     assert model.uses_pages

@@ -235,6 +235,15 @@ def test_any_number_of_moves_leaves_the_state_as_it_is(family: str) -> None:
     assert same_bits(mover.bits(state), still.bits(right))
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_says_that_it_slides_and_what_its_states_are_of(family: str) -> None:
+    """Rotary embeddings, or no positions at all: scores depend on distances at most."""
+    model = Mover(family, "bfloat16").model
+
+    assert model.slides
+    assert (model.dtype, model.state_dtype) == ("bfloat16", "float32")
+
+
 def test_names_of_states_and_of_keys_never_meet() -> None:
     """An image holds both by name."""
     for family in FAMILIES:
