@@ -68,6 +68,8 @@ class ActiveTurn:
     keep: int | None = None
     """What an accepted interrupt keeps at most; ``None``: all."""
     interrupts: list[Reply[int]] = attrs.field(factory=list[Reply[int]])
+    decided: TurnEnd | None = None
+    """Its outcome, while its tokens are on their way to the store, or wait for it."""
 
     @property
     def id(self) -> TurnId:

@@ -1,5 +1,6 @@
 """The blocking door, for scripts and notebooks: the same engine on a thread of its own."""
 
+import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -101,6 +102,14 @@ class BlockingSession:
         """See :meth:`Session.drop_checkpoint`."""
         self._portal.call(self._session.drop_checkpoint, mark)
 
+    def export(self) -> bytes:
+        """See :meth:`Session.export`."""
+        return self._portal.call(self._session.export)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """See :meth:`Session.save`."""
+        self._portal.call(self._session.save, path)
+
     def close(self) -> None:
         """Close now; idempotent."""
         self._portal.call(self._session.close)
@@ -174,6 +183,35 @@ class BlockingEngine:
         session = portal.call(_call, partial(engine.session, **options))
         with portal.wrap_async_context_manager(session):
             yield BlockingSession(portal, session)
+
+    def attach(self, session_id: str) -> BlockingSession:
+        """See :meth:`Engine.attach`."""
+        portal, engine = self._inside()
+        return BlockingSession(portal, portal.call(_call, partial(engine.attach, session_id)))
+
+    def session_ids(self) -> list[str]:
+        """See :meth:`Engine.session_ids`."""
+        portal, engine = self._inside()
+        return portal.call(_call, engine.session_ids)
+
+    def forget(self, session_id: str) -> None:
+        """See :meth:`Engine.forget`."""
+        portal, engine = self._inside()
+        portal.call(engine.forget, session_id)
+
+    def restore(
+        self, path: str | os.PathLike[str], *, session_id: str | None = None
+    ) -> BlockingSession:
+        """See :meth:`Engine.restore`."""
+        portal, engine = self._inside()
+        restore = partial(engine.restore, path, session_id=session_id)
+        return BlockingSession(portal, portal.call(restore))
+
+    def import_session(self, data: bytes, *, session_id: str | None = None) -> BlockingSession:
+        """See :meth:`Engine.import_session`."""
+        portal, engine = self._inside()
+        bring_in = partial(engine.import_session, data, session_id=session_id)
+        return BlockingSession(portal, portal.call(bring_in))
 
     def stats(self) -> EngineStats:
         """See :meth:`Engine.stats`."""

@@ -307,12 +307,17 @@ class Desk:
         self.core.door.check_open()
         if stored is None:
             raise SessionNotFound(session_id=session_id)
-        await stored.wake(session_id).wait()
+        with stored.wanted(session_id):
+            await stored.wake(session_id).wait()
 
     def remove(self, session_id: SessionId) -> Reply[None] | None:
-        """Have a dormant session removed from the store; ``None``: it isn't there."""
+        """Have a dormant session removed from the store; ``None``: it isn't there.
+
+        Or the engine closes, which keeps what there is.
+        """
         core = self.check_context()
-        if core.stored is None or session_id in core.sessions or not core.holds(session_id):
+        is_dormant = session_id not in core.sessions and core.holds(session_id)
+        if core.stored is None or core.door.closed_by is not None or not is_dormant:
             return None
         return core.stored.forget(session_id)
 

@@ -153,7 +153,7 @@ class Engine(EngineSessions):
         if options:
             # In untyped code "wait" would be taken for the session's.
             checks.known_names(options, RequestOptions.__annotations__, of="a request")
-        if params is not None and getattr(params, "n", 1) != 1:
+        if isinstance(params, SamplingParams) and params.n != 1:
             return make_choices(self._desk, prompt, params, **options)
         request = self._desk.make_request("generate", prompt, params, is_one_shot=True, **options)
         return RunningTurn(self._desk, request, self._desk.submit_one_shot, session_id=None)

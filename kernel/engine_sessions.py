@@ -75,19 +75,24 @@ class EngineSessions:
             detached=True,
         )
 
+    def session_ids(self) -> list[str]:
+        """The ids of all sessions, open or dormant; cheap, however many there are."""
+        core = self._desk.check_context()
+        found: list[str] = [name for name, actor in core.sessions.items() if not actor.is_one_shot]
+        if core.stored is not None:
+            known = core.sessions
+            found += [name for name in core.stored.worker.session_ids() if name not in known]
+        return found
+
     def list_sessions(self) -> list[SessionInfo]:
         """All sessions; of those that are only in the store (``state="dormant"``) the ids."""
         core = self._desk.check_context()
-        found = {
-            session_id: inspection.session_info(core, actor)
-            for session_id, actor in core.sessions.items()
-            if not actor.is_one_shot
-        }
-        if core.stored is not None:
-            for session_id in core.stored.worker.session_ids():
-                if session_id not in found:
-                    found[SessionId(session_id)] = inspection.dormant_info(session_id)
-        return list(found.values())
+        return [
+            inspection.dormant_info(name)
+            if (actor := core.sessions.get(SessionId(name))) is None
+            else inspection.session_info(core, actor)
+            for name in self.session_ids()
+        ]
 
     async def forget(self, session_id: str) -> None:
         """Close a session, whatever it does, and remove it from the store.
@@ -95,11 +100,13 @@ class EngineSessions:
         Raises:
             SessionNotFound: there is none.
             StoreError: it is closed, and may still be in the store.
+            EngineClosed: the engine takes no more work; what is in the store stays there.
         """
         core, name = self._desk.check_context(), SessionId(session_id)
         if name in core.sessions:
             await self.attach(session_id).close()
             return
+        core.door.check_open()
         removal = self._desk.remove(name)
         if removal is None:
             raise SessionNotFound(session_id=session_id)

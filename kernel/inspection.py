@@ -22,6 +22,7 @@ def stats(core: Core) -> EngineStats:
     scheduler = core.scheduler
     cache = None if scheduler is None else scheduler.cache
     counters, ends = core.counters, core.session_counters
+    usage = None if core.stored is None else core.stored.worker.usage()
     return EngineStats(
         num_requests_running=len(scheduler.roster.running) if scheduler else 0,
         num_requests_waiting=(
@@ -29,6 +30,8 @@ def stats(core: Core) -> EngineStats:
         ),
         num_queued_tokens=core.door.queued_tokens,
         num_sessions=core.num_sessions,
+        sessions_stored=0 if usage is None else usage.sessions,
+        store_bytes=0 if usage is None else usage.log_bytes + usage.state_bytes,
         slots_total=capacity.slots,
         slots_free=audit.free_slots,
         slots_batch=audit.on_device.get("batch", 0),
@@ -105,7 +108,7 @@ def session_info(core: Core, actor: SessionActor) -> SessionInfo:
         pending_tokens=len(state.log) - position,
         first_position=0 if claim is None else claim.first_page * core.limits.page_size,
         version=state.version,
-        place="log" if actor.is_closed else _place(state, core.ledger.view),
+        place="log" if actor.is_closed else _place(actor, core.ledger.view),
         bytes=0 if claim is None else slot_bytes + pages * page_bytes,
         turns=actor.turns,
         last_used_s=actor.last_used_at,
@@ -115,12 +118,15 @@ def session_info(core: Core, actor: SessionActor) -> SessionInfo:
     )
 
 
-def _place(state: SessionState, view: LedgerView) -> Literal["device", "host", "log"]:
-    base = state.base
+def _place(actor: SessionActor, view: LedgerView) -> Literal["device", "host", "disk", "log"]:
+    base = actor.state.base
     found = view.find_base(base) if isinstance(base, BaseName) else None
-    if found is None:
-        return "log"
-    return "host" if found.place is Place.HOST else "device"
+    if found is not None:
+        return "host" if found.place is Place.HOST else "device"
+    if actor.state.image is not None:
+        return "host"
+    has_snapshot = actor.archive is not None and actor.archive.snapshot > 0
+    return "disk" if has_snapshot else "log"
 
 
 def dormant_info(session_id: str) -> SessionInfo:

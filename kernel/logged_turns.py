@@ -124,6 +124,15 @@ class LoggedTurns:
         while self._turns and self._turns[-1].start >= length:
             self._turns.pop()
 
+    def begin_of(self, length: int, log_len: int) -> int:
+        """Where the turn begins that a log of this length would cut through; else the length."""
+        begin = 0
+        for turn in self._turns:
+            if turn.start > length:
+                return begin
+            begin = turn.start
+        return length if length == log_len else begin
+
     def stored(self, log: "array[int]", *, since: int = 0) -> tuple[StoredTurn, ...]:
         """With their tokens, as a store or a file keeps them. O(their tokens).
 
@@ -131,7 +140,7 @@ class LoggedTurns:
             log: whose turns these are.
             since: those that begin there, or later.
         """
-        ends = [turn.start for turn in self._turns[1:]] + [len(log)]
+        ends = [*(turn.start for turn in self._turns), len(log)][1:]
         return tuple(
             StoredTurn(
                 turn.start, turn.input_len, log[turn.start : end], turn.kind, dict(turn.facts)

@@ -221,6 +221,11 @@ class EngineStats:
     num_requests_waiting: int = 0
     num_queued_tokens: int = 0
     num_sessions: int = 0
+    """In memory; dormant ones aren't counted."""
+    sessions_stored: int = 0
+    """In the store, those in memory included."""
+    store_bytes: int = 0
+    """Bytes of logs and snapshots in the store."""
     slots_total: int = 0
     slots_free: int = 0
     slots_batch: int = 0

@@ -156,7 +156,8 @@ class Parking:
     def make_host_room(self, wanted: Container[Base]) -> None:
         """Ask for the least recently committed states in host memory while little is free there.
 
-        So that what has to leave the device next finds room at once. The newest one stays.
+        So that what has to leave the device next finds room at once. What has just been copied
+        is not the session's yet, and stays: memory for one state alone is of use.
 
         Args:
             wanted: bases of turns that wait; they stay.
@@ -170,8 +171,7 @@ class Parking:
             gain.base(base)
         low_slots = -(-capacity.slots // 8)
         low_pages = -(-capacity.pages // 8)
-        # All but the newest: memory for one state alone would be emptied as soon as it is filled.
-        for base in self._view.resting(Place.HOST)[:-1]:
+        for base in self._view.resting(Place.HOST):
             if slots + gain.slots >= low_slots and pages + gain.pages >= low_pages:
                 return
             found = self._view.find_base(base)

@@ -326,7 +326,12 @@ class SessionActor(Actor[SessionMessage]):
     # A turn ends
 
     def _defers(self, message: Deferred) -> bool:
-        return self.archive is not None and self.archive.defers(message)
+        """Keep a message back while a change is kept; not an interrupt of what runs."""
+        active = self.active
+        runs = active is not None and active.decided is None
+        if self.archive is None or (runs and isinstance(message, InterruptTurn)):
+            return False
+        return self.archive.defers(message)
 
     @property
     def _is_saving(self) -> bool:
@@ -335,7 +340,8 @@ class SessionActor(Actor[SessionMessage]):
 
     def _is_active(self, turn: TurnId) -> bool:
         """Whether a turn's outcome is still open."""
-        return self.active is not None and self.active.id == turn and not self._is_saving
+        active = self.active
+        return active is not None and active.id == turn and active.decided is None
 
     def _finished(self, message: Consume[TurnFinished]) -> None:
         active = self.active
@@ -361,6 +367,9 @@ class SessionActor(Actor[SessionMessage]):
         active, archive = self.active, self.archive
         if active is None:
             return
+        active.decided = end
+        if self._is_saving:
+            return  # a mark, say; this comes next
         turn = None if archive is None else archive.turn_of(active.request, end.kept)
         if archive is None or turn is None:
             self._turn_kept(end)
@@ -414,7 +423,7 @@ class SessionActor(Actor[SessionMessage]):
     def _cancel(self, message: CancelTurn) -> None:
         active = self.active
         if active is not None and active.id == message.turn:
-            if not self._is_saving:
+            if active.decided is None:
                 self._tell_scheduler(Cancel(message.turn))
                 self._conclude(cancelled_end(active.request, message.reason))
             return
@@ -452,15 +461,12 @@ class SessionActor(Actor[SessionMessage]):
         self.waiting.turn_all_away(error)
         if self.archive is not None:
             self.archive.turn_away_deferred(error)
-        removed = self.removed or Reply()
-        if self.archive is None or stays_kept:
-            removed.answer(None)
-        else:
-            self.archive.forget(removed)
+            self.archive.end(self.removed or Reply(), stays_kept=stays_kept)
         self._leave()
 
     def _leave(self) -> None:
         """Give back what is held, and be gone."""
+        self._tiers.end()
         self._deadlines.wake()
         self.state.close()
         self._rest = None  # so that nothing here names the actor
@@ -505,8 +511,10 @@ class SessionActor(Actor[SessionMessage]):
 
     def _go_on(self) -> None:
         """A change is over: see to what has waited for that, then to the turns that wait."""
-        archive = self.archive
+        archive, active = self.archive, self.active
         self._starts_waiting = True
+        if active is not None and active.decided is not None and not self._is_saving:
+            self._decide(active.decided)
         while archive is not None and archive.change is None and archive.deferred:
             self.handle(archive.deferred.popleft())
         if not self.is_closed:
@@ -529,10 +537,12 @@ class SessionActor(Actor[SessionMessage]):
     def _forget_idle(self, message: ForgetIdle) -> None:
         if not self._deadlines.is_this_rest(message.rest) or self.active is not None:
             return
-        if self._rest is not None and self._rest.is_possible:
+        if self._rest is None or self.archive is None or not self.archive.is_opened:
+            self._close(SessionClosed(session_id=self.session_id, why="idle timeout"))
+        elif self._rest.is_possible:
             self._rest.begin()
         else:
-            self._close(SessionClosed(session_id=self.session_id, why="idle timeout"))
+            self._deadlines.rest()  # what is kept is not forgotten because the store has trouble
 
     def go_dormant(self) -> None:
         """All is on the disk, and nobody wants anything: be forgotten."""
@@ -547,7 +557,7 @@ class SessionActor(Actor[SessionMessage]):
             return
         active = self.active
         is_theirs = active is not None and active.scheduler_incarnation == message.incarnation
-        if active is not None and is_theirs and not self._is_saving:
+        if active is not None and is_theirs and active.decided is None:
             self._home.door.leave(active.id)
             fault = EngineFault(actor=message.name, why=message.why)
             self._conclude(TurnEnd("error", 0, error=fault))
@@ -560,7 +570,7 @@ class SessionActor(Actor[SessionMessage]):
             return
         self._starts_waiting = True
         archive.went_down(message)
-        archive.repair()
+        archive.repair()  # also a doubt of long before
         self._go_on()
 
     def _alarm(self, alarm: TurnAlarm) -> None:

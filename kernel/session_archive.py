@@ -193,6 +193,8 @@ class SessionArchive:
             lose: told why it isn't done; the session is as it was.
             asker: told when the session ends before either.
         """
+        if self.change is not None:
+            raise RuntimeError(f"{self._holder}: a change is under way already")
         self._numbers += 1
         number, incarnation = self._numbers, self._system.incarnation_of(STORE)
         self.change = Change(number, incarnation, length, keep, lose, asker)
@@ -214,7 +216,7 @@ class SessionArchive:
             return False
         self.change = None
         if message.fault is not None:
-            change.lose(self._error(message.fault))
+            self._lose(change, message.fault)
             return True
         self._has_kept_facts = True
         self._kept_salt = self._kept.cache_salt
@@ -241,9 +243,21 @@ class SessionArchive:
         if change is None or change.incarnation != down.incarnation:
             return False
         self.change = None
+        self._lose(change, fault)
+        return True
+
+    def _lose(self, change: Change, fault: StoreFault) -> None:
+        """A change has failed. Some of its jobs may be done all the same, now or later.
+
+        So the store's log is brought back to the session's own; a repair that fails is left to the
+        next change.
+        """
+        certain = min(self._kept_len, change.length)
+        self._kept_len = self._kept.logged.begin_of(certain, len(self._kept.log))
         self._is_in_doubt = True
         change.lose(self._error(fault))
-        return True
+        if change.lose is not _not_yet:
+            self.repair()
 
     def keep_whole(self, image: StateImage | None, reply: Reply[None]) -> None:
         """Keep all of a session that was brought in from elsewhere; answered when its log is."""
@@ -256,14 +270,14 @@ class SessionArchive:
         self.propose((), len(self._kept.log), keep, reply.fail, reply)
 
     def repair(self) -> None:
-        """Make sure that the store holds what the session does, after a doubt."""
+        """Make sure that the store holds what the session does, where that is in doubt."""
         if self._is_in_doubt and self.change is None:
             self.propose((), len(self._kept.log), _nothing, _not_yet)
 
-    def forget(self, reply: Reply[None]) -> None:
-        """Remove the session from the store."""
+    def end(self, reply: Reply[None], *, stays_kept: bool) -> None:
+        """The session closes; ``reply`` is answered when it is off the disk, or stays there."""
         message = ForgetStored(self._session_id, reply)
-        if not self.is_opened:
+        if stays_kept or not self.is_opened:
             reply.answer(None)
         elif self._system.post(_STORE, message, self._holder) is not None:
             reply.fail(self._error(_GONE))

@@ -257,7 +257,7 @@ class SessionHandle:
         actor = None if seat is None else seat.actor
         if actor is None:
             self._removal = self._removal or self._desk.remove(self._id)
-        elif not actor.is_close_posted:
+        elif not actor.is_close_posted and not actor.is_closed:
             actor.is_close_posted = True
             actor.removed = None if actor.archive is None else Reply()
             actor.mailbox.post(CloseSession(), CALLER)

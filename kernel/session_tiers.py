@@ -69,6 +69,10 @@ class SessionTiers:
             self._archive.tell_lost(0, fault)
         self._answer(message.base, message.image)
 
+    def end(self) -> None:
+        """The session goes; whoever waits for something to be read has waited long enough."""
+        self.scheduler_died()
+
     def scheduler_died(self) -> None:
         """Nobody reads any more."""
         for base in list(self._reads):
@@ -199,3 +203,5 @@ class SessionTiers:
 def _start_from(turn: OpenTurn, image: StateImage) -> None:
     turn.image = image
     turn.base = ZEROS
+    # With nothing left of a first phase it would never be over.
+    turn.absorb_first &= image.position < turn.history_len - 1

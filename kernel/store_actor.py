@@ -11,7 +11,7 @@ log; an image to be read waits until there is room for it.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import assert_never, final
 
 import attrs
@@ -63,12 +63,10 @@ class StoreRules:
     mail_bound: int = 1024
 
 
-@attrs.define(eq=False)
+@attrs.frozen
 class _Change:
     asker: CustodianId
     number: int
-    jobs_left: int
-    fault: StoreFault | None = None
 
 
 @attrs.frozen
@@ -130,9 +128,7 @@ class StoreActor(Actor[StoreMessage]):
         """Take one message."""
         match message:
             case StoreLog():
-                change = _Change(message.asker, message.change, len(message.jobs))
-                for job in message.jobs:
-                    self._submit(job, change)
+                self._submit(message.jobs, _Change(message.asker, message.change))
             case StoreState():
                 self._store_state(message)
             case FetchState():
@@ -141,10 +137,10 @@ class StoreActor(Actor[StoreMessage]):
             case ReleaseImage():
                 self._release(message.turn)
             case ReadStored():
-                self._submit(ReadSession(message.session_id), message)
+                self._submit((ReadSession(message.session_id),), message)
             case ForgetStored():
                 removal = _Removal(message.session_id, message.reply)
-                self._submit(RemoveSession(message.session_id), removal)
+                self._submit((RemoveSession(message.session_id),), removal)
             case JobDone():
                 self._done(message.job, message.report)
             case StoreOverdue():
@@ -189,18 +185,23 @@ class StoreActor(Actor[StoreMessage]):
 
     # Jobs
 
-    def _submit(self, job: StoreJob, business: _Business) -> None:
+    def _submit(self, jobs: Sequence[StoreJob], business: _Business) -> None:
+        """Hand over jobs that are one business: one report comes back, however many they are."""
         number = self._new_job()
         self._open[number] = business
         self._deadlines.append((self.system.now() + self._rules.timeout_s, number))
+        reports: list[StoreReport] = []
 
         def done(report: StoreReport) -> None:
-            self.system.post_from_thread(self._here, JobDone(number, report))
+            reports.append(report)
+            if len(reports) == len(jobs):
+                self.system.post_from_thread(self._here, JobDone(number, _whole(reports)))
 
-        try:
-            self._worker.submit(job, done)
-        except Exception as error:
-            self._done(number, StoreFault(repr(error), "failed", error))
+        for job in jobs:
+            try:
+                self._worker.submit(job, done)
+            except Exception as error:
+                done(StoreFault(repr(error), "failed", error))
         if self._timer is None:
             self._watch()
 
@@ -229,7 +230,7 @@ class StoreActor(Actor[StoreMessage]):
         fault = report if isinstance(report, StoreFault) else None
         match business:
             case _Change():
-                self._change_done(business, fault)
+                self._tell(business.asker, LogStored(business.number, fault))
             case _Snapshot():
                 self._bytes_out -= business.nbytes
                 self._tell(business.asker, StateStored(business.position, fault))
@@ -247,12 +248,6 @@ class StoreActor(Actor[StoreMessage]):
             case _:
                 assert_never(business)
 
-    def _change_done(self, change: _Change, fault: StoreFault | None) -> None:
-        change.jobs_left -= 1
-        change.fault = change.fault or fault
-        if not change.jobs_left:
-            self._tell(change.asker, LogStored(change.number, change.fault))
-
     # Images
 
     def _store_state(self, message: StoreState) -> None:
@@ -263,7 +258,7 @@ class StoreActor(Actor[StoreMessage]):
             self._tell(message.asker, StateStored(position, StoreFault(why, "refused")))
             return
         self._bytes_out += nbytes
-        self._submit(message.job, _Snapshot(message.asker, position, nbytes))
+        self._submit((message.job,), _Snapshot(message.asker, position, nbytes))
 
     def _fetch_next(self) -> None:
         while self._fetches:
@@ -273,7 +268,7 @@ class StoreActor(Actor[StoreMessage]):
             fetch = self._fetches.popleft()
             self._images[fetch.turn] = fetch
             self._bytes_in += nbytes
-            self._submit(ReadState(fetch.session_id), fetch)
+            self._submit((ReadState(fetch.session_id),), fetch)
 
     def _fetched(self, fetch: FetchState, report: StoreReport) -> None:
         found = report if isinstance(report, StateImage | StoreFault) else _odd(report)
@@ -298,6 +293,12 @@ class StoreActor(Actor[StoreMessage]):
 
     def _tell(self, asker: CustodianId, answer: LogStored | StateStored | StateFetched) -> None:
         self.system.post(Address[SessionMessage](asker), answer, self.name)
+
+
+def _whole(reports: Sequence[StoreReport]) -> StoreReport:
+    """The first fault there is, else what the last job came to."""
+    faults = (report for report in reports if isinstance(report, StoreFault))
+    return next(faults, reports[-1])
 
 
 def _position(message: StoreState) -> int:

@@ -7,7 +7,9 @@ for it. So nobody ever holds a record that has grown old.
 """
 
 import itertools
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import Final, final
 
@@ -60,6 +62,8 @@ class StoredSessions:
         self._make = make
         self._rules = rules
         self._waking: dict[SessionId, Reply[SessionActor]] = {}
+        self._wanted: Counter[SessionId] = Counter()
+        """How many wait for a session, those included whom it was woken for just now."""
         self._jobs = itertools.count(1)
         self._births = itertools.count(1)
         self.life = random(6).hex()
@@ -122,6 +126,9 @@ class StoredSessions:
 
     def forget(self, session_id: SessionId) -> Reply[None]:
         """Remove a session that isn't resident; answered when it is gone, or with why not."""
+        waking = self._waking.pop(session_id, None)
+        if waking is not None:  # else it would be woken as something that isn't there
+            waking.fail(SessionNotFound(session_id=session_id))
         reply: Reply[None] = Reply()
         forget = ForgetStored(session_id, reply)
         if self._dispatcher.post(_STORE, forget, _KEEPER) is not None:
@@ -141,7 +148,22 @@ class StoredSessions:
         for session_id in list(self._waking):
             self._waking.pop(session_id).fail(EngineClosed())
 
+    @contextmanager
+    def wanted(self, session_id: SessionId) -> Generator[None]:
+        """For whoever waits for a session to be woken: it doesn't go before they have used it."""
+        self._wanted[session_id] += 1
+        try:
+            yield
+        finally:
+            self._wanted[session_id] -= 1
+            if not self._wanted[session_id]:
+                del self._wanted[session_id]
+                if self._dispatcher.actor(session_custodian(session_id)) is not None:
+                    self.residents.rests(session_id)
+
     def _ask_to_go(self, session_id: SessionId) -> bool:
+        if session_id in self._wanted:
+            return False
         address = Address[SessionMessage](session_custodian(session_id))
         return self._dispatcher.post(address, Hibernate(), _KEEPER) is None
 

@@ -109,6 +109,8 @@ def _engine_lines(engine: EngineAudit) -> list[str]:
         f"at the end {engine.still_owned} claims owned, "
         f"{engine.free_slots} slots and {engine.free_pages} pages free"
     )
+    if engine.host_free_slots or engine.host_free_pages:
+        left += f", {engine.host_free_slots} and {engine.host_free_pages} in host memory"
     lines = [f"{engine.engine or 'engine'}: {counts}", f"  {found}", f"  {left}"]
     if not engine.closed:
         lines.append("  its engine was still open where the log ends")

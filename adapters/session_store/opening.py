@@ -62,7 +62,7 @@ def open_session_store(
         _make_or_check(database, directory, header, sync)
         disk.make_directory(directory / SNAPSHOTS)
         # The database's own name; and that the journal which it was made with is gone, which would
-        # undo its making if it came back. The directory above is there if a crash cut that short.
+        # undo its making if it came back. SQLite does so itself, unless it was built not to.
         disk.sync_directory(directory)
         tables = Tables.load(database)
         snapshots = Snapshots(

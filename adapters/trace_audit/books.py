@@ -4,10 +4,17 @@ import attrs
 
 from adapters.trace_audit.event import Event
 from adapters.trace_audit.findings import Findings
+from adapters.trace_audit.places import DEVICE, FILE, Places
 from adapters.trace_audit.pool import Holder, Pool
 from adapters.trace_audit.runs import Runs
 
-__all__ = ["Books", "Claim", "Lease"]
+__all__ = ["Books", "Claim", "Lease", "runs_of"]
+
+
+def runs_of(row: Event) -> tuple[Event, ...]:
+    """What a row of a landing has frozen: runs that were copied, and the one that was filled."""
+    earlier = row.rows("earlier") if "earlier" in row.fields else ()
+    return (*earlier, row)
 
 
 @attrs.define(eq=False)
@@ -31,14 +38,20 @@ class Claim:
     pins: int = 0
     lease: int | None = None
     failed: bool = False
-    """Its last step failed: only a rollback is left."""
+    """Its last step failed, or it was read into a file: only a rollback is left."""
+    place: str = DEVICE
+    first_page: int = 0
+    """Pages that were dropped before its first one."""
+    landed: bool = False
+    origin: str | None = None
+    """The name that it started from, itself or by way of other working claims."""
 
     @property
     def holder(self) -> Holder:
         return ("claim", self.number)
 
     @property
-    def places(self) -> int:
+    def held(self) -> int:
         """How many slots and exclusive pages it holds."""
         return len(self.pages) + (self.slot is not None)
 
@@ -59,6 +72,7 @@ class Books:
     findings: Findings = attrs.field(factory=Findings)
     slots: Pool = attrs.field(factory=lambda: Pool("slot"))
     pages: Pool = attrs.field(factory=lambda: Pool("page"))
+    places: Places = attrs.field(factory=Places)
     page_size: int = 1
     runs: Runs = attrs.field(factory=Runs)
     claims: dict[int, Claim] = attrs.field(factory=dict[int, Claim])
@@ -77,6 +91,11 @@ class Books:
 
     def take_pages(self, claim: Claim, pages: tuple[int, ...]) -> None:
         """The claim takes pages for itself."""
+        wrong = self.places.misplaced(claim.place, claim.slot, pages)
+        if wrong is not None:
+            what, number = wrong
+            text = f"claim {claim.number} is in {claim.place} memory, its {what} {number} is not"
+            self.findings.add("mismatch", text)
         for page in pages:
             self.findings.add("alias", self.pages.take(page, claim.holder))
             claim.pages.append(page)
@@ -97,9 +116,18 @@ class Books:
             self.findings.add("order", f"claim {claim.number} starts from {claim.base}, given up")
             return
         base.pins += 1
+        claim.origin = base.name or base.origin
+        if base.owner == "batch" and (base.failed or base.lease is not None or not base.landed):
+            text = f"claim {claim.number} starts from {base.number}, which has no state to copy"
+            self.findings.add("order", text)
         if base_name is not None and base.name != base_name:
             self.findings.add("mismatch", f"claim {base.number} is {base.name}, not {base_name}")
-        if (base.position, base.run) != (claim.position, claim.run):
+        # What it may have in common with its base where both are, or as far as copies are there.
+        run = None
+        if claim.place != FILE and claim.first_page == base.first_page:
+            run = base.run if claim.place == base.place else self.runs.twin_of(base.run)
+        is_cut = claim.first_page < base.first_page
+        if (base.position, run) != (claim.position, claim.run) or is_cut:
             self.findings.add(
                 "mismatch", f"claim {claim.number} differs from its base {base.number}"
             )
@@ -118,37 +146,62 @@ class Books:
         if claim is None or claim.lease != lease:
             self.findings.add("order", f"lease {lease} landed a claim that it didn't hold")
             return None
+        base = None if claim.base is None else self.claims.get(claim.base)
         claim.lease = None
-        claim.failed = failed
+        claim.landed = True
+        claim.failed = failed or claim.place == FILE
         unpinned = self.unpin(claim)
         if failed:
             return unpinned
         position = row.integer("position")
         if position < claim.position:
             self.findings.add("order", f"claim {claim.number} went back to {position}")
+        if position != claim.position and claim.place == FILE:
+            self.findings.add("order", f"claim {claim.number} is read out, and went to {position}")
         claim.position = position
-        self._freeze(claim, row)
+        shared = self.runs.length(claim.run)
+        frozen = [self._freeze(claim, one) for one in runs_of(row)]
+        if base is not None and claim.place not in (base.place, FILE):
+            self._pair(claim, base, shared, [run for run in frozen if run is not None])
+        if self.pages.capacity and claim.place != FILE:
+            self._check_pages(claim)
         return unpinned
 
-    def _freeze(self, claim: Claim, row: Event) -> None:
+    def _freeze(self, claim: Claim, row: Event) -> int | None:
         frozen, run = row.integers("frozen"), row.integer_or_none("run")
-        if frozen and run is not None:
-            if row.integer_or_none("parent") != claim.run:
-                self.findings.add("run count", f"run {run} doesn't stand on tip {claim.run}")
-            for page in frozen:
-                wrong = self.pages.pass_on(page, claim.holder, ("run", run))
-                self.findings.add("alias", wrong)
-                if page in claim.pages:
-                    claim.pages.remove(page)
-            self.runs.add(run, frozen, claim.run)
-            claim.run = run
-        if self.pages.capacity:
-            full = self.runs.length(claim.run)
-            if full != claim.position // self.page_size:
-                text = f"claim {claim.number} at {claim.position} has {full} frozen pages"
-                self.findings.add("run count", text)
-            if claim.position > (full + len(claim.pages)) * self.page_size:
-                self.findings.add("mismatch", f"claim {claim.number} outran its pages")
+        if not frozen or run is None:
+            return None
+        if row.integer_or_none("parent") != claim.run:
+            self.findings.add("run count", f"run {run} doesn't stand on tip {claim.run}")
+        for page in frozen:
+            wrong = self.pages.pass_on(page, claim.holder, ("run", run))
+            self.findings.add("alias", wrong)
+            if page in claim.pages:
+                claim.pages.remove(page)
+        self.runs.add(run, frozen, claim.run)
+        claim.run = run
+        return run
+
+    def _pair(self, claim: Claim, base: Claim, shared: int, frozen: list[int]) -> None:
+        """What was copied from another place is frozen run by run, each as long as there."""
+        if claim.first_page != base.first_page:
+            return
+        sources = [(run, node) for run, node in self.runs.chain(base.run) if node.length > shared]
+        lengths = [self.runs.length(run) for run in frozen[: len(sources)]]
+        if lengths != [node.length for _, node in sources]:
+            text = f"claim {claim.number} was copied from {base.number} in other runs"
+            self.findings.add("run count", text)
+            return
+        for (run, _), copy in zip(sources, frozen, strict=False):
+            self.runs.pair(run, copy)
+
+    def _check_pages(self, claim: Claim) -> None:
+        full = claim.first_page + self.runs.length(claim.run)
+        if full != claim.position // self.page_size:
+            text = f"claim {claim.number} at {claim.position} has {full} frozen pages"
+            self.findings.add("run count", text)
+        if claim.position > (full + len(claim.pages)) * self.page_size:
+            self.findings.add("mismatch", f"claim {claim.number} outran its pages")
 
     def give_back(self, claim: Claim, event: Event) -> None:
         """End the claim; everything it held has to come back, and nothing else."""

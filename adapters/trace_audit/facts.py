@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from adapters.trace_audit.books import Books, Claim, Lease
+from adapters.trace_audit.books import Books, Claim, Lease, runs_of
 from adapters.trace_audit.event import Event
 
 __all__ = ["Facts"]
@@ -45,7 +45,10 @@ class Facts:
     def reserved(self, claim: Claim, event: Event) -> None:
         generation = 1 if claim.slot is None else self._next_generation(claim.slot)
         self._known(event, {"owner": "batch", "generation": generation})
-        if (claim.base is None) != (event.text_or_none("base_name") is None):
+        base = None if claim.base is None else self.books.claims.get(claim.base)
+        # The scheduler may also go on in a copy of a working claim, which has no name.
+        has_name = claim.base is not None and (base is None or base.owner != "batch")
+        if has_name != (event.text_or_none("base_name") is not None):
             self._wrong(f"claim {claim.number} has a base without a name, or a name without a base")
 
     def told_again(self, claim: Claim, event: Event, *, owner: str | None = None) -> None:
@@ -73,13 +76,21 @@ class Facts:
         self._known(event, known)
         newest = self._versions.get(holder, 0)
         self._named += 1
+        self._to_end = event.integer_or_none("replaces")
+        replaced = None if self._to_end is None else self.books.claims.get(self._to_end)
+        if replaced is not None and replaced.name != claim.origin:
+            text = f"claim {claim.number} replaces {replaced.name}, but started from {claim.origin}"
+            self._wrong(text)
+        if replaced is not None and _is_moved(claim, replaced):
+            if f"{holder}@{version}" != replaced.name:
+                self._wrong(f"claim {claim.number} is {replaced.name}, moved, and has another name")
+            return
         # A holder of a name that was used before begins above every version that was ever given.
         if not newest < version <= max(newest + 1, self._named):
             self._wrong(f"{holder} is at version {newest}, its next is not {version}")
         self._versions[holder] = version
         if len(self._versions) > MAX_HOLDERS_KEPT:
             del self._versions[next(iter(self._versions))]
-        self._to_end = event.integer_or_none("replaces")
 
     def launched(self, lease: int, claims: Iterable[int], event: Event) -> None:
         known = [self.books.claims.get(number) for number in claims]
@@ -93,10 +104,18 @@ class Facts:
 
     def row(self, claim: Claim, row: Event, *, failed: bool) -> None:
         """A row of a landing, before it is replayed."""
-        frozen, run = row.integers("frozen"), row.integer_or_none("run")
         if failed:
-            self._known(row, {"position": claim.position, "frozen": [], "run": None})
-        if list(frozen) != claim.pages[: len(frozen)]:
+            known: dict[str, object] = {"position": claim.position, "run": None}
+            known |= {"frozen": list[int](), "earlier": list[int]()}
+            self._known(row, known)
+        first = 0
+        for each in runs_of(row):
+            self._frozen(claim, each, first)
+            first += len(each.integers("frozen"))
+
+    def _frozen(self, claim: Claim, row: Event, first: int) -> None:
+        frozen, run = row.integers("frozen"), row.integer_or_none("run")
+        if list(frozen) != claim.pages[first : first + len(frozen)]:
             self._wrong(f"claim {claim.number} froze {list(frozen)}, not its first pages")
         if (run is None) != (not frozen) or (run is None and row.fields.get("parent") is not None):
             self._wrong(f"claim {claim.number} froze pages without a run, or a run without pages")
@@ -112,7 +131,11 @@ class Facts:
         known: dict[str, object] = {
             owner: owners.count(owner) for owner in ("batch", "session", "cache", "draining")
         }
-        known["quarantined_slots"] = len(lost) if self.books.slots.capacity else 0
+        device = self.books.places.slots
+        claims = [claim for number, claim in self.books.claims.items() if number in lost]
+        slots = [claim.slot for claim in claims if claim.slot is not None]
+        known["quarantined_slots"] = sum(slot < device for slot in slots)
+        known["host_quarantined_slots"] = sum(slot >= device for slot in slots)
         known["conserved"] = True
         self._known(event, known)
 
@@ -128,3 +151,11 @@ class Facts:
 
     def _wrong(self, text: str, about: str | None = None) -> None:
         self.books.findings.add("mismatch", text, about=about)
+
+
+def _is_moved(claim: Claim, replaced: Claim) -> bool:
+    """Whether a claim is the state that it replaces, unchanged, in another place."""
+    return (claim.position, claim.first_page) == (
+        replaced.position,
+        replaced.first_page,
+    ) and claim.place != replaced.place

@@ -1,4 +1,4 @@
-"""Who holds which numbered place, by what the log says; several holders are a finding."""
+"""Who holds which numbered slot or page, by what the log says; several holders are a finding."""
 
 import attrs
 
@@ -12,8 +12,8 @@ Holder = tuple[str, int]
 class Pool:
     """The slots, or the pages, of one engine.
 
-    A sound log gives each place at most one holder. A second one is kept beside the first, so that
-    the first of them that gives the place back is seen to free it under the other.
+    A sound log gives each number at most one holder. A second one is kept beside the first, so that
+    the first of them that gives it back is seen to free it under the other.
     """
 
     what: str
@@ -26,63 +26,67 @@ class Pool:
 
     @property
     def free(self) -> int:
-        """Places that nobody holds."""
+        """Numbers that nobody holds."""
         return self.capacity - len(self._holder)
 
-    def take(self, place: int, holder: Holder) -> str | None:
-        """Give the place to the holder; returns what is wrong with that, or None."""
-        present = self._holder.get(place)
+    def free_below(self, limit: int) -> int:
+        """Numbers below this one that nobody holds."""
+        return limit - sum(number < limit for number in self._holder)
+
+    def take(self, number: int, holder: Holder) -> str | None:
+        """Give the number to the holder; returns what is wrong with that, or None."""
+        present = self._holder.get(number)
         if present is not None:
-            self._others.setdefault(place, []).append(holder)
+            self._others.setdefault(number, []).append(holder)
             return (
-                f"{self.what} {place} was taken by {_name(holder)} while {_name(present)} owns it"
+                f"{self.what} {number} was taken by {_name(holder)} while {_name(present)} owns it"
             )
-        self._holder[place] = holder
-        if place not in self._known:
-            self._known.add(place)
+        self._holder[number] = holder
+        if number not in self._known:
+            self._known.add(number)
             if len(self._known) > self.capacity:
-                return f"{self.what} {place} lies outside a pool of {self.capacity}"
+                return f"{self.what} {number} lies outside a pool of {self.capacity}"
         return None
 
-    def give(self, place: int, holder: Holder) -> str | None:
-        """Take the place back from the holder; returns what is wrong with that, or None."""
-        present = self._holder.get(place)
-        others = self._others.get(place, [])
+    def give(self, number: int, holder: Holder) -> str | None:
+        """Take the number back from the holder; returns what is wrong with that, or None."""
+        present = self._holder.get(number)
+        others = self._others.get(number, [])
         if present != holder and holder not in others:
-            return self._not_yours(place, holder)
+            return self._not_yours(number, holder)
         if not others:
-            del self._holder[place]
-            self._given_early.discard(place)
+            del self._holder[number]
+            self._given_early.discard(number)
             return None
         if present == holder:
-            self._holder[place] = others.pop(0)
+            self._holder[number] = others.pop(0)
         else:
             others.remove(holder)
         if not others:
-            del self._others[place]
-        if place in self._given_early:
-            self._given_early.discard(place)
+            del self._others[number]
+        if number in self._given_early:
+            self._given_early.discard(number)
             return None
-        keeper = _name(self._holder[place])
-        return f"{self.what} {place} was given back by {_name(holder)} while {keeper} owns it"
+        keeper = _name(self._holder[number])
+        return f"{self.what} {number} was given back by {_name(holder)} while {keeper} owns it"
 
-    def give_wrongly(self, place: int, giver: Holder) -> str:
-        """Somebody who may not gave the place back; returns that. Its holder keeps it."""
-        if place in self._holder:
-            self._given_early.add(place)
-        return self._not_yours(place, giver)
+    def give_wrongly(self, number: int, giver: Holder) -> str:
+        """Somebody who may not gave the number back; returns that. Its holder keeps it."""
+        if number in self._holder:
+            self._given_early.add(number)
+        return self._not_yours(number, giver)
 
-    def pass_on(self, place: int, holder: Holder, to: Holder) -> str | None:
-        """Move the place from one holder to another without freeing it."""
-        if self._holder.get(place) != holder:
-            return f"{self.what} {place} was frozen by {_name(holder)}, which doesn't own it alone"
-        self._holder[place] = to
+    def pass_on(self, number: int, holder: Holder, to: Holder) -> str | None:
+        """Move the number from one holder to another without freeing it."""
+        if self._holder.get(number) != holder:
+            return f"{self.what} {number} was frozen by {_name(holder)}, which doesn't own it alone"
+        self._holder[number] = to
         return None
 
-    def _not_yours(self, place: int, giver: Holder) -> str:
-        present = self._holder.get(place)
+    def _not_yours(self, number: int, giver: Holder) -> str:
+        present = self._holder.get(number)
         owner = "nobody owns it" if present is None else f"{_name(present)} owns it"
-        return f"{self.what} {place} was given back by {_name(giver)} but {owner}"
+        return f"{self.what} {number} was given back by {_name(giver)} but {owner}"
 
 
 def _name(holder: Holder) -> str:

@@ -7,6 +7,7 @@ from adapters.trace_audit.books import Books, Claim, Lease
 from adapters.trace_audit.chain import Chain, Link
 from adapters.trace_audit.event import Event, MalformedEvent
 from adapters.trace_audit.facts import Facts
+from adapters.trace_audit.places import DEVICE, Places
 from adapters.trace_audit.report import EngineAudit
 from adapters.trace_audit.seal import subject_of
 
@@ -98,10 +99,10 @@ class Replay:
         for claim in owned:
             if claim.owner == "draining" and claim.pins == 0:
                 text = f"claim {claim.number} has no pin any more but never came back"
-                self._findings.leak(claim.places, text, about=f"claim {claim.number}")
+                self._findings.leak(claim.held, text, about=f"claim {claim.number}")
             elif self._closed:
                 text = f"claim {claim.number} is {claim.owner}'s although the engine is closed"
-                self._findings.leak(claim.places, text, about=f"claim {claim.number}")
+                self._findings.leak(claim.held, text, about=f"claim {claim.number}")
         return EngineAudit(
             engine=self._engine,
             problems=tuple(self._findings.problems),
@@ -111,8 +112,7 @@ class Replay:
             reclaimed=self._counts["claim.reclaimed"],
             quarantined=len(kept),
             still_owned=len(owned),
-            free_slots=books.slots.free,
-            free_pages=books.pages.free,
+            **self._free(),
             counts=dict(self._counts),
             closed=self._closed,
         )
@@ -136,8 +136,15 @@ class Replay:
         return None
 
     def _opened(self, event: Event) -> None:
-        self._books.slots.capacity = event.integer("slots")
-        self._books.pages.capacity = event.integer("pages")
+        # Logs of earlier releases know of no place but the device.
+        places = self._books.places = Places(
+            event.integer("slots"),
+            event.integer("pages"),
+            event.integer_or_none("host_slots") or 0,
+            event.integer_or_none("host_pages") or 0,
+        )
+        self._books.slots.capacity = places.slots + places.host_slots
+        self._books.pages.capacity = places.pages + places.host_pages
         self._books.page_size = max(1, event.integer("page_size"))
 
     def _reserved(self, event: Event) -> None:
@@ -151,6 +158,8 @@ class Replay:
             run=event.integer_or_none("run"),
             base=event.integer_or_none("base"),
             turn=event.fields.get("turn"),
+            place=event.text_or_none("place") or DEVICE,
+            first_page=event.integer_or_none("first_page") or 0,
         )
         self._facts.reserved(claim, event)
         if claim.number <= self._newest_claim:
@@ -241,7 +250,7 @@ class Replay:
             if page in claim.pages:
                 claim.pages.remove(page)
         held = self._books.runs.length(claim.run) + len(claim.pages)
-        needed = -(-claim.position // self._books.page_size)
+        needed = -(-claim.position // self._books.page_size) - claim.first_page
         if self._books.pages.capacity and held != needed:
             text = f"{event.name}: claim {claim.number} keeps {held} pages for {needed}"
             self._findings.leak(max(0, held - needed), text)
@@ -282,10 +291,23 @@ class Replay:
 
     def _audited(self, event: Event) -> None:
         self._facts.audited(event)
-        for pool in (self._books.slots, self._books.pages):
-            told = event.integer(f"free_{pool.what}s")
-            text = f"the ledger counts {told} free {pool.what}s, the log {pool.free}"
-            if told < pool.free:
-                self._findings.leak(pool.free - told, text)
-            elif told > pool.free:
+        for field, free in self._free().items():
+            told = event.integer(field) if field in event.fields else free
+            text = f"the ledger counts {told} {field.replace('_', ' ')}, the log {free}"
+            if told < free:
+                self._findings.leak(free - told, text)
+            elif told > free:
                 self._findings.add("mismatch", text)
+
+    def _free(self) -> dict[str, int]:
+        """What nobody holds, by the name that the ledger counts it under."""
+        slots, pages, places = self._books.slots, self._books.pages, self._books.places
+        free_slots, free_pages = slots.free, pages.free
+        if places.has_host:
+            free_slots, free_pages = slots.free_below(places.slots), pages.free_below(places.pages)
+        return {
+            "free_slots": free_slots,
+            "free_pages": free_pages,
+            "host_free_slots": slots.free - free_slots,
+            "host_free_pages": pages.free - free_pages,
+        }

@@ -64,7 +64,10 @@ class EngineAudit:
     still_owned: int
     """Claims that somebody owns where the log ends, quarantine aside."""
     free_slots: int
+    """On the device, where the log ends."""
     free_pages: int
+    host_free_slots: int
+    host_free_pages: int
     counts: Mapping[str, int]
     """How often each event of the ledger occurred."""
     closed: bool

@@ -15,6 +15,8 @@ class Run:
     """Pages from the root of the chain to the end of this node."""
     count: int
     """Claims and child runs that name this node."""
+    twin: int | None = None
+    """The node in the other place that one of them was copied from."""
 
 
 @attrs.define(eq=False)
@@ -41,6 +43,27 @@ class Runs:
     def share(self, run: int) -> None:
         """One more claim names the run."""
         self._nodes[run].count += 1
+
+    def chain(self, run: int | None) -> list[tuple[int, Run]]:
+        """The nodes up to this one, the oldest first."""
+        found: list[tuple[int, Run]] = []
+        while run is not None and run in self._nodes:
+            node = self._nodes[run]
+            found.insert(0, (run, node))
+            run = node.parent
+        return found
+
+    def twin_of(self, run: int | None) -> int | None:
+        """As far as a history is in the other place too: the tip of it there."""
+        twins = [node.twin for _, node in self.chain(run) if node.twin in self._nodes]
+        return twins[-1] if twins else None
+
+    def pair(self, run: int, copy: int) -> None:
+        """A node was copied to the other place; the first of several copies is its twin."""
+        node = self._nodes[run]
+        if node.twin not in self._nodes:
+            node.twin = copy
+            self._nodes[copy].twin = run
 
     def drop(self, run: int | None) -> list[tuple[int, tuple[int, ...]]]:
         """One claim fewer names the run; returns the nodes that nobody names now, with pages."""

@@ -17,7 +17,9 @@ __all__ = ["Seal", "subject_of"]
 _ENDED = "slot generation owner turn position returned_slot returned_pages dropped_runs unpinned"
 _KEPT = "slot generation owner version position returned_pages replaces turn to from"
 _TURN = "session turn kind prompt_tokens"
-_RESULT = "reason error kept generated cached_tokens recomputed_tokens preemptions ttft_s"
+_RESULT = (
+    "reason error kept generated cached_tokens cache_miss recomputed_tokens preemptions ttft_s"
+)
 
 _LEDGER: dict[str, str] = {
     "ledger.opened": "slots pages page_size host_slots host_pages",

@@ -34,6 +34,7 @@ class _Open:
     owner: str
     since: int
     pages: int
+    has_slot: bool
     lease: int | None = None
 
 
@@ -100,14 +101,16 @@ class Drawing:
             self._close_span(claim, end)
         for lease, flight in self._flights.items():
             self._close_step(lease, flight, end, is_ok=False)
-        self.picture.lanes = max(self.picture.slots, self.picture.lanes)
         self.picture.spans.sort()
         self.picture.steps.sort()
         return self.picture
 
     def _opened(self, _number: int, fields: Mapping[str, Any]) -> None:
         sizes = [_integer(fields[name]) for name in ("slots", "pages", "page_size")]
-        self.picture.slots, self.picture.pages, self.picture.page_size = sizes
+        host = [_integer(fields.get(name, 0)) for name in ("host_slots", "host_pages")]
+        self.picture.slots, self.picture.host_slots = sizes[0], host[0]
+        self.picture.pages, self.picture.page_size = sizes[1] + host[1], sizes[2]
+        self.picture.lanes = sizes[0] + host[0]
 
     def _reserved(self, number: int, fields: Mapping[str, Any]) -> None:
         turn, lane = str(fields.get("turn", "")), fields["slot"]
@@ -120,12 +123,11 @@ class Drawing:
             begun=number,
         )
         self.picture.claims.append(life)
-        claim = _Open(life, "batch", number, len(fields["pages"]))
+        claim = _Open(life, "batch", number, len(fields["pages"]), lane is not None)
         self._open[life.number] = claim
         self._count(claim, claim.pages)
-        base = fields.get("base_name")
-        origin = f"a copy of claim {life.base} ({base})" if base else "zeros"
-        fact = f"from {origin}, at position {fields['position']}, {_pages(claim.pages)}"
+        fact = f"{_where(fields)}from {_origin(fields)}, at position {fields['position']}"
+        fact += f", {_pages(claim.pages)}{_dropped(fields)}"
         life.events.append((number, "reserved", fact))
 
     def _grown(self, number: int, fields: Mapping[str, Any]) -> None:
@@ -163,7 +165,7 @@ class Drawing:
         self._counts[FROZEN] -= freed - claim.pages
         self._close_span(claim, number)
         claim.life.ended = number
-        if fields.get("returned_slot") is None and self.picture.slots == 0:
+        if not claim.has_slot:
             self._free_lanes.append(claim.life.lane)
         claim.life.events.append((number, how, f"gave back {_pages(freed)}"))
 
@@ -182,7 +184,8 @@ class Drawing:
         for row in fields["rows"]:
             claim = self._open[row["claim"]]
             claim.lease = None
-            frozen = len(row["frozen"])
+            runs = [*row.get("earlier", ()), row]
+            frozen = sum(len(run["frozen"]) for run in runs)
             self._count(claim, -frozen)
             claim.pages -= frozen
             self._counts[FROZEN] += frozen
@@ -236,3 +239,21 @@ def _integer(told: object) -> int:
 
 def _pages(count: int) -> str:
     return "1 page" if count == 1 else f"{count} pages"
+
+
+def _where(fields: Mapping[str, Any]) -> str:
+    """Where a claim lives, if not on the device."""
+    place = fields.get("place", "device")
+    return {"device": "", "host": "in host memory, ", "file": "into a file, "}.get(place, "")
+
+
+def _origin(fields: Mapping[str, Any]) -> str:
+    base, name = fields["base"], fields.get("base_name")
+    if base is None:
+        return "zeros"
+    return f"a copy of claim {base} ({name})" if name else f"a copy of claim {base}, a working one"
+
+
+def _dropped(fields: Mapping[str, Any]) -> str:
+    first_page = fields.get("first_page", 0)
+    return f" after {_pages(first_page)} that were dropped" if first_page else ""

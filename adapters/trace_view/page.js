@@ -35,7 +35,12 @@
     return micros >= 1e3 ? `${(micros / 1e3).toFixed(2)} ms` : `${Math.round(micros)} µs`;
   };
   const when = (event) => `event ${narrow.format(Math.min(event, model.count))}, ${seconds(event < model.at.length ? model.at[event] : lastAt())}`;
-  const laneName = (lane) => (!model.slots ? `lane ${lane}` : lane === model.lanes - 1 ? "padding" : `slot ${lane}`);
+  const laneName = (lane) => {
+    if (!model.slots) return `lane ${lane}`;
+    if (lane === model.lanes - 1) return "padding";
+    if (lane < model.slots) return `slot ${lane}`;
+    return lane < model.slots + model.host_slots ? `host ${lane - model.slots}` : "no slot";
+  };
 
   function spanAt(lane, position) {
     const index = model.spanIndex[lane] || [];

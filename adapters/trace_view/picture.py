@@ -32,12 +32,16 @@ class Picture:
 
     engine: str
     slots: int = 0
+    """On the device."""
+    host_slots: int = 0
+    """In host memory; their lanes follow those of the device."""
     pages: int = 0
+    """Of all places."""
     page_size: int = 0
     at: list[float] = attrs.field(factory=list[float])
     """Seconds on the engine's clock, for each of its events."""
     lanes: int = 0
-    """As many as slots; for a model without slots, as many as claims at once."""
+    """As many as slots in all places, and one for each claim at once that has no slot."""
     spans: list[tuple[int, int, int, int, int]] = attrs.field(
         factory=list[tuple[int, int, int, int, int]]
     )
@@ -61,6 +65,7 @@ class Picture:
         return {
             "engine": self.engine,
             "slots": self.slots,
+            "host_slots": self.host_slots,
             "pages": self.pages,
             "lanes": self.lanes,
             "at": [round((at - first) * 1e6) for at in self.at],

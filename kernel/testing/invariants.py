@@ -122,12 +122,10 @@ def _mailbox(core: Core, actor: AnyActor) -> Iterator[Broken]:
 
 def _session(core: Core, actor: SessionActor) -> Iterator[Broken]:
     state = actor.state
-    listed: list[ClaimHandle] = [*state.states.kept.values()]
-    if state.held is not None:
-        listed.append(state.held)
+    listed = [one for one in (*state.states.kept.values(), state.held) if one is not None]
     broken = list(_custody(core, actor.name, listed))
     yield from broken
-    versions = () if broken else state.states.kept
+    versions: list[int] = [] if broken else list(state.states.kept)
     position = max(map(state.states.position, versions), default=0)
     if position and position > len(state.log) - 1:
         yield Broken(
@@ -141,12 +139,10 @@ def _scheduler(core: Core) -> Iterator[Broken]:
     if scheduler is None:
         return
     parking, cache = scheduler.parking, scheduler.cache
-    listed: list[ClaimHandle] = [*scheduler.claims.values()]
-    listed += [*parking.parked.values(), *parking.copies.values()]
-    if cache is not None:
-        listed += cache.states.values()
-    yield from _custody(core, SCHEDULER, listed)
-    for turn in (*scheduler.claims, *parking.parked):
+    cached = () if cache is None else cache.states.values()
+    copies = (*parking.parked.values(), *parking.copies.values())
+    yield from _custody(core, SCHEDULER, (*scheduler.claims.values(), *copies, *cached))
+    for turn in [*scheduler.claims, *parking.parked]:
         if scheduler.roster.get(turn) is None:
             yield Broken("a claim has a turn", f"the scheduler has a claim of {turn}, which ended")
 

@@ -70,13 +70,14 @@ def test_each_slot_has_the_owner_that_the_log_says_at_each_event(make: Any, seed
     (engine,) = embedded(lines)
     ((_, *right),) = [[None, *states] for states in owners_by_event(lines)]
 
-    drawn = [["free"] * engine["slots"] for _ in right]
+    slots = engine["slots"] + engine["host_slots"]
+    drawn = [["free"] * engine["lanes"] for _ in right]
     owners = ["batch", "session", "cache", "draining", "quarantined"]
     for lane, begun, ended, owner, _ in engine["spans"]:
         for event in range(begun, ended):
             assert drawn[event][lane] == "free", "two spans of one slot lie over one another"
             drawn[event][lane] = owners[owner]
-    assert drawn == right
+    assert [row[:slots] for row in drawn] == right
 
 
 def test_the_life_of_a_claim_is_told_from_its_reserve_to_its_end() -> None:
@@ -139,6 +140,23 @@ def test_a_model_without_slots_gets_a_lane_for_each_claim_at_a_time() -> None:
 
     assert [claim[3] for claim in engine["claims"]] == [0, 1, 0]
     assert engine["lanes"] == 2
+
+
+def test_each_place_has_its_lanes() -> None:
+    """Slots of the device, then those of the host, then claims that have none."""
+    lines = [line for seed in range(4) for line in ledger_log(seed)]
+    told = [claim for engine in embedded(lines) for claim in engine["claims"]]
+    lanes_of: dict[str, set[int]] = {}
+    for _, _, _, lane, _, _, _, events in told:
+        where = events[0][2].partition(",")[0]
+        lanes_of.setdefault(where if where.startswith("in") else "", set()).add(lane)
+
+    assert lanes_of[""] == set(range(6))
+    assert lanes_of["in host memory"] == {6, 7, 8}
+    assert lanes_of["into a file"] == {9}
+    facts = " ".join(events[0][2] for *_, events in told)
+    assert ", a working one, at position" in facts
+    assert "after 1 page that were dropped" in facts
 
 
 def test_a_damaged_log_is_drawn_as_far_as_it_goes_and_says_what_is_wrong() -> None:

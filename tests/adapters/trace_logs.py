@@ -23,10 +23,12 @@ from ownership import (
     CacheOwned,
     CachePort,
     Capacity,
+    Consume,
     CustodianId,
     Ledger,
     Need,
     Owns,
+    Place,
     Refused,
     SessionOwned,
     SessionPort,
@@ -176,6 +178,7 @@ class _LedgerTraffic:
     cached: Owns[dict[int, CacheOwned]] = attrs.field(factory=dict[int, CacheOwned])
     steps: int = 0
     admitted: int = 0
+    parks: int = 0
     batch: BatchPort = attrs.field(init=False)
     session: SessionPort = attrs.field(init=False)
     cache: CachePort = attrs.field(init=False)
@@ -186,15 +189,69 @@ class _LedgerTraffic:
         self.cache = self.ledger.cache_port(CACHE)
 
     def act(self) -> None:
-        self.draw.choice([self.reserve, self.reserve, self.step, self.step, self.keep, self.end])()
+        often = (self.reserve, self.step)
+        self.draw.choice([*often, *often, self.keep, self.end, self.park, self.read_out])()
 
     def reserve(self) -> None:
+        if self.landed and self.draw.random() < 0.1:
+            self._fork()
+            return
         names = [BaseName(SESSION, version) for version in self.states]
         names += [BaseName(CACHE, version) for version in self.cached]
         base: Base = self.draw.choice(names) if names and self.draw.random() < 0.7 else ZEROS
         claim = self.batch.reserve(Need(self.draw.randint(1, 20)), base, turn=f"t{self.steps}")
         if not isinstance(claim, Refused):
             self.fresh.append(claim)
+
+    def _fork(self) -> None:
+        """A copy of a working claim, which is not launched before that has landed."""
+        claim = self.batch.reserve(Need(0), self.landed[-1], turn="fork", place=Place.HOST)
+        if not isinstance(claim, Refused):
+            self._copy(claim)
+
+    def park(self) -> None:
+        """A state moves to the other place, or drops a page there."""
+        if not self.states:
+            return
+        version = self.draw.choice(list(self.states))
+        base = BaseName(SESSION, version)
+        found = self.ledger.view.find_base(base)
+        is_here = found is not None and found.place is Place.DEVICE
+        place = Place.HOST if is_here else Place.DEVICE
+        slides = found is not None and found.position >= 8 and self.draw.random() < 0.3
+        claim = self.batch.reserve(Need(0, int(slides)), base, turn="park", place=place)
+        if isinstance(claim, Refused) or not self._copy(claim):
+            return
+        self.parks += 1
+        working = self.landed.pop()
+        self.ledger.move(working, SCHEDULER, SESSION, "test")
+        state = self.session.commit(working, replaces=self.states.pop(version))
+        self.states[self.ledger.view.name_of(state).version] = state
+
+    def _copy(self, claim: Consume[BatchOwned]) -> bool:
+        """A step without tokens; what has landed well stands last."""
+        self.steps += 1
+        lease = self.batch.launch([claim], step=self.steps)
+        if self.draw.random() < 0.1:
+            for failed in self.batch.land(lease, StepFailed("planted")):
+                self.batch.rollback(failed)
+            return False
+        self.landed.extend(self.batch.land(lease, Absorbed((0,))))
+        return True
+
+    def read_out(self) -> None:
+        if not self.states:
+            return
+        version = self.draw.choice(list(self.states))
+        base = BaseName(SESSION, version)
+        claim = self.batch.reserve(Need(0), base, turn="read", place=Place.FILE)
+        assert not isinstance(claim, Refused)
+        self.steps += 1
+        lease = self.batch.launch([claim], step=self.steps)
+        if self.draw.random() < 0.3:
+            self.session.close(self.states.pop(version))
+        for read in self.batch.land(lease, Absorbed((0,))):
+            self.batch.rollback(read)
 
     def step(self) -> None:
         rows = self._rows()
@@ -283,7 +340,7 @@ def ledger_log(seed: int, verbs: int = 120) -> list[str]:
     probe = EventProbe(
         event_logger(file), engine=f"ledger-{seed}", clock=lambda: next(ticks) / 1000
     )
-    ledger = Ledger(Capacity(6, 40, 4), observer=probe)
+    ledger = Ledger(Capacity(6, 40, 4), host=Capacity(3, 24, 4), observer=probe)
     traffic = _LedgerTraffic(ledger, random.Random(seed))
     for _ in range(verbs):
         traffic.act()

@@ -27,9 +27,10 @@ def owners_by_event(lines: list[str]) -> list[list[list[str]]]:
 
 
 def _owners(events: list[dict[str, Any]]) -> list[list[str]]:
-    slots = next(event["slots"] for event in events if event["event"] == "ledger.opened")
+    opened = next(event for event in events if event["event"] == "ledger.opened")
+    slots = opened["slots"] + opened.get("host_slots", 0)
     owner: dict[int, str] = {}
-    slot_of: dict[int, int] = {}
+    slot_of: dict[int, int | None] = {}
     lost: set[int] = set()
     states: list[list[str]] = []
     for event in events:
@@ -48,6 +49,8 @@ def _owners(events: list[dict[str, Any]]) -> list[list[str]]:
             del owner[claim]
         row = ["free"] * slots
         for number, whose in owner.items():
-            row[slot_of[number]] = "quarantined" if number in lost else whose
+            slot = slot_of[number]
+            if slot is not None:
+                row[slot] = "quarantined" if number in lost else whose
         states.append(row)
     return states

@@ -24,6 +24,8 @@ from ownership import (
     SessionOwned,
     StepFailed,
 )
+from tests.ownership.choosers import Seeded
+from tests.ownership.machine import Machine
 
 SCHEDULER = CustodianId("scheduler")
 SESSION = CustodianId("session:1")
@@ -167,6 +169,25 @@ def test_the_replay_follows_the_ledger(seed: int, capacity: Capacity) -> None:
     assert replayed.problems == (), f"seed {seed}"
     assert (replayed.still_owned, replayed.leaked, replayed.quarantined) == (0, 0, 0)
     assert (replayed.free_slots, replayed.free_pages) == (capacity.slots, capacity.pages)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_replay_follows_claims_through_all_places(seed: int) -> None:
+    """Parks, files, forks of working claims and dropped pages, in any order; and at the end."""
+    machine = Machine(Seeded(random.Random(seed)))
+    for _ in range(120):
+        machine.step()
+    half, log = machine.ledger.view.audit(), Log()
+    for event, fields in machine.replay.events:
+        log.record(event, fields)
+    (replayed,) = audit_lines(log.lines).engines
+
+    assert replayed.problems == (), f"seed {seed}"
+    assert (replayed.free_slots, replayed.free_pages) == (half.free_slots, half.free_pages)
+    assert replayed.host_free_slots == half.host_free_slots
+    assert replayed.host_free_pages == half.host_free_pages
+    assert replayed.quarantined == half.quarantined
+    machine.end()
 
 
 @pytest.mark.parametrize("seed", range(5))

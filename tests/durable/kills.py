@@ -35,7 +35,7 @@ from kernel import Engine, EngineConfig
 from kernel.step import OpenedDevice
 from tests.durable.kill_child import GREEDY, Plan, serve
 
-__all__ = ["main", "run"]
+__all__ = ["main", "open_model", "run"]
 
 # Imported here, so that a forked child need not.
 _PRELOADED = (asyncio, on_asyncio, session_store)
@@ -207,7 +207,7 @@ def run(
 ) -> dict[str, Any]:
     """Kill ``count`` children; returns what was seen and what was wrong."""
     began = time.monotonic()
-    opened = _open(model)
+    opened = open_model(model)
     vocabulary = min(500, opened.device.model.vocab_size)
     dtype = "auto" if model == "fake" else "float64"
     plan = Plan(str(directory), seed, 6, 24, sync, vocabulary, dtype, resident=2)
@@ -241,7 +241,8 @@ def run(
     }
 
 
-def _open(model: str) -> OpenedDevice:
+def open_model(model: str) -> OpenedDevice:
+    """A device that may be forked before its first worker; the bundled model in float64."""
     if model == "fake":
         device = FakeDevice(eos_token_ids=())
         return OpenedDevice(device=device, tokenizer=device.tokenizer)

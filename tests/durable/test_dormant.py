@@ -333,6 +333,29 @@ def test_an_idle_timeout_leaves_a_session_to_the_store() -> None:
     assert world.wake("a").identity.idle_timeout_s == 5.0
 
 
+def test_an_idle_timeout_forgets_nothing_while_the_store_has_trouble() -> None:
+    """It is tried again; only a session of which nothing is kept is closed."""
+    world = Durable.on()
+    session, fresh = with_turns(world), world.session("fresh", idle_timeout_s=5.0)
+    log = list(session.state.log)
+    session = world.session("b", idle_timeout_s=5.0)
+    world.start(session, [1, 2])
+    while not world.disk.waiting:
+        world.step()
+    world.kill_store()
+    world.advance(6.0)
+    still_there = set(world.core.sessions)
+    world.rest()
+    world.advance(6.0)
+    world.rest()
+
+    assert fresh.is_closed
+    assert still_there == {"a", "b"}
+    assert set(world.core.sessions) == {"a"}
+    assert world.disk.log_of("b") == []
+    assert world.disk.log_of("a") == log
+
+
 def test_a_state_that_is_given_up_is_kept_on_disk_first() -> None:
     """The tier below the pools; the next turn starts from there."""
     world = Durable.on(num_slots=1, host_memory_bytes=0)

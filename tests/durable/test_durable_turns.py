@@ -320,6 +320,28 @@ def test_marks_are_kept_and_go_with_the_log_they_stand_on() -> None:
     assert all(reply.is_settled for reply in replies)
 
 
+def test_a_turn_that_ends_while_a_mark_is_kept_is_kept_after_it() -> None:
+    """One change at a time; and an interrupt of what runs waits for none."""
+    world = Durable.on()
+    session = world.session("a")
+    saving(world, session)
+    world.work()
+    request = world.start(session, [9])
+    marked: Reply[int] = Reply()
+    world.post(session, SetMark("here", marked))
+    interrupted = world.interrupt(session, None)
+    world.step()
+    early = request.output.end, marked.is_settled
+    world.work()
+
+    assert early == (None, False)
+    assert outcome(marked) == 1
+    assert error_of(request) is None
+    assert outcome(interrupted) == len(tokens_of(request))
+    assert kept_by(world, session) == list(session.state.log)
+    assert list(session.state.log)[7:] == [9, *tokens_of(request)]
+
+
 def test_a_fork_writes_the_history_that_it_inherits_with_its_first_turn() -> None:
     """It is another session, with a log of its own; the parent's stays as it is."""
     world = Durable.on()

@@ -11,7 +11,7 @@ import pytest
 
 from adapters.fake_device import FakeDevice
 from adapters.session_files import session_files
-from kernel import Engine, SamplingParams
+from kernel import BlockingEngine, Engine, EngineConfig, SamplingParams
 from kernel.errors import (
     SessionClosed,
     SessionExists,
@@ -286,6 +286,16 @@ async def test_what_is_brought_in_is_kept_before_anyone_is_told(
     assert reused == 4
 
 
+async def test_a_session_without_a_turn_can_be_exported(files: SessionFiles) -> None:
+    """There is nothing in it, and it can be gone on with."""
+    async with open_engine(files) as engine, engine.session(session_id="a") as session:
+        data = await session.export()
+        brought = await engine.import_session(data, session_id="b")
+        tokens = await one(brought, 1)
+
+    assert [tokens] == await unbroken(1)
+
+
 @both
 async def test_another_models_file_is_refused_by_name(files: SessionFiles) -> None:
     """And nothing is opened."""
@@ -351,3 +361,63 @@ async def test_a_conversation_goes_on_after_a_restart(start: Open) -> None:
                 said.append(await one_message(session, hello))
 
     assert said == expected
+
+
+async def test_an_engine_that_closes_first_keeps_the_sessions_of_open_blocks(start: Open) -> None:
+    """Their blocks end after it, and must neither remove anything nor fail."""
+    async with start() as engine, engine.session(session_id="a") as session:
+        await one(session, 1)
+        await engine.aclose()
+    async with start() as engine:
+        tokens = await one(engine.attach("a"), 2)
+
+    assert tokens == (await unbroken(1, 2))[-1]
+
+
+async def test_what_the_store_holds_is_in_the_statistics(start: Open) -> None:
+    """Counts, and where a session's state is."""
+    async with start(max_resident_sessions=1) as engine:
+        for name in "ab":
+            async with engine.session(session_id=name, detached=True) as session:
+                await one(session, 1)
+        await engine.settle()
+        stats = engine.stats()
+        woken = engine.attach("a")
+        async with woken:
+            place, length = woken.info.place, woken.info.num_tokens
+        names = engine.session_ids()
+
+    assert (stats.num_sessions, stats.sessions_stored) == (1, 2)
+    assert stats.store_bytes > 0
+    assert (place, length) == ("disk", 5)
+    assert sorted(names) == ["a", "b"]
+
+
+def test_the_blocking_door_saves_and_brings_back_as_well(tmp_path: Path) -> None:
+    """For scripts and notebooks: the same sessions, the same files."""
+    files = MemoryFiles(MemoryStore())
+    options: dict[str, Any] = {
+        "device": FakeDevice(eos_token_ids=()),
+        "session_files": files,
+    }
+    config = EngineConfig(model="fake", page_size=4, session_store="anywhere")
+    path = tmp_path / "session"
+    with BlockingEngine(config, **options) as engine:
+        with engine.session(session_id="a", detached=True) as session:
+            said = [list(session.complete([1], GREEDY).token_ids)]
+            session.save(path)
+            data = session.export()
+        names = engine.session_ids()
+    with BlockingEngine(config, **{**options, "device": FakeDevice(eos_token_ids=())}) as engine:
+        sessions = (
+            engine.attach("a"),
+            engine.restore(path, session_id="b"),
+            engine.import_session(data, session_id="c"),
+        )
+        said += [list(session.complete([2], GREEDY).token_ids) for session in sessions]
+        engine.forget("c")
+        left = sorted(engine.session_ids())
+
+    first, second = anyio.run(unbroken, 1, 2)
+    assert said == [first, second, second, second]
+    assert (names, left) == (["a"], ["a", "b"])

@@ -124,6 +124,15 @@ def test_one_job_that_fails_fails_the_change() -> None:
     assert [fault_of(answer) for answer in world.answers] == ["full"]
 
 
+def test_a_long_history_comes_back_as_one_report() -> None:
+    """A fork of a thousand turns must not flood the mailbox."""
+    world = World.open(manual=False, mail_bound=4)
+    world.ask(StoreLog(SESSION, 1, tuple(keep(turn, 1) for turn in range(1000))))
+
+    assert world.answers == [LogStored(1)]
+    assert len(world.disk.log_of("a")) == 1000
+
+
 def test_a_snapshot_is_answered_with_its_position() -> None:
     """A session that has gone on by then can tell which one it was."""
     world = World.open(manual=False)

@@ -120,12 +120,17 @@ ATTRIBUTES: dict[str, set[str]] = {
     "session": {
         *("name", "system", "mail_bound", "incarnation", "mailbox", "session_id", "state"),
         *("active", "last_used_at", "is_one_shot", "is_closed", "is_close_posted"),
-        *("is_detached", "_starts_waiting", "_here", "_home", "_deadlines", "_records", "waiting"),
+        *("_starts_waiting", "_here", "_home", "_deadlines", "_records", "waiting"),
+        *("identity", "seat"),  # how it was opened; who looks at it
+        *("archive", "removed", "_rest"),  # none: the explorer's worlds have no store
+        *("_changes", "_tiers"),  # nothing of their own without one
     },
     "state": {
         *("_port", "_view", "log", "states", "inherited", "_changes", "absorbed", "last"),
         "conversation",  # none: the explorer's callers give token ids
         "turn_starts",  # as many as there were turns; the explorer's callers never go back
+        "logged",  # follows from the log and where turns began
+        *("held", "image"),  # none between two handlers: there is no store, nothing is imported
     },
     "scheduler": {
         *("name", "system", "mail_bound", "incarnation", "mailbox", "_work", "_admission"),

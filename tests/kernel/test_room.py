@@ -4,7 +4,7 @@ import pytest
 
 from kernel.room import Moves, Room
 from kernel.turn import OpenTurn
-from ownership import BaseName, Need
+from ownership import BaseName, Need, Refused
 from tests.kernel.pool import Pool, holder
 from tests.kernel.turns import make_turn
 
@@ -337,3 +337,21 @@ def test_a_session_that_is_gone_is_not_asked() -> None:
     pool.ledger.session_port(holder("idle")).close(pool.states.pop())
 
     assert names(room(pool).moves_for(turn, pages(1), pool.claims)) == []
+
+
+def test_a_junior_that_slides_gives_both_of_its_claims() -> None:
+    """The new one has yet to copy out of the old one, and pins it until then."""
+    pool = Pool(pages=9)
+    junior = pool.run(make_turn("junior", arrival=3), 16, absorbs=16)
+    parked = {junior.id: pool.claims.pop(junior.id)}
+    sliding = pool.port.reserve(Need(20, first_page=1), parked[junior.id], turn=junior.id)
+    assert not isinstance(sliding, Refused)
+    pool.claims[junior.id] = sliding
+    junior.is_sliding = True
+    turn = waiting(pool, "t", 0)
+    finder = room(pool)
+
+    assert pool.view.free_pages == 1
+    assert names(finder.moves_for(turn, pages(9), pool.claims, parked=parked)) == ["junior"]
+    junior.is_sliding = False
+    assert finder.moves_for(turn, pages(9), pool.claims, parked=parked) is None

@@ -11,6 +11,7 @@ class Replay:
 
     def __init__(self) -> None:
         self.seq = 0
+        self.events: list[tuple[str, Fields]] = []
         self.device = (0, 0)
         self.free_slots: set[int] = set()
         self.free_pages: set[int] = set()
@@ -21,6 +22,7 @@ class Replay:
     def record(self, event: str, fields: Fields, /) -> None:
         assert fields["seq"] == self.seq
         self.seq += 1
+        self.events.append((event, fields))
         name = event.partition(".")[2]
         handler = getattr(self, f"on_{name}", None)
         if handler is not None:

@@ -157,13 +157,14 @@ class LedgerMachine(SteppingMachine):
 
     @rule(target=working, base=states)
     def copy_there_and_back(self, base: Claim) -> MultipleResults[Claim]:
-        """The way back shares whatever is there, as long as the state is."""
+        """The way back shares whatever is there; what drops a page shares nothing there."""
         there = Place.HOST if base.place is Place.DEVICE else Place.DEVICE
         copies = self._reserved_from(0, base, there)
         for copy in copies.values:
             self._landed(self._launch([copy]), [0])
+            cut = self._reserved_from(0, base, there, drop=1)
             back = self._reserved(Need(0), copy.batch, copy, base.place)
-            return multiple(copy, *back.values)
+            return multiple(copy, *cut.values, *back.values)
         return copies
 
     def _turn(

@@ -110,6 +110,11 @@ def count_a_run_once_too_often(scene: Scene) -> None:
     run.count += 1
 
 
+def misjudge_a_chain(scene: Scene) -> None:
+    (run,) = scene.book.runs.alive.values()
+    run.length += 1
+
+
 def orphan_a_run(scene: Scene) -> None:
     (run,) = scene.book.runs.alive.values()
     scene.book.runs.freeze(run, (scene.book.free_pages.pop(),))
@@ -222,6 +227,7 @@ PLANTED: list[tuple[Callable[[Scene], None], str]] = [
     (free_a_shared_page, "page 0 stands in 2 columns"),
     (lose_a_free_page, "page 5 stands in 0 columns"),
     (count_a_run_once_too_often, "run 0 has count 3, named by 2"),
+    (misjudge_a_chain, "run 0 says that its chain has 2 pages"),
     (orphan_a_run, "run 1 has count 1, named by 0"),
     (forget_a_named_run, "run 0 is named, but has ended"),
     (pin_once_too_often, "slot 0 (generation 2) has 2 pins, held by 1"),

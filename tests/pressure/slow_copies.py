@@ -11,6 +11,7 @@ from kernel.step import (
     DeviceStep,
     DeviceWorker,
     ModelSpec,
+    StepFault,
     StepReport,
     TransferReport,
     TransferStep,
@@ -57,6 +58,16 @@ class SlowCopies:
             _, worker, step, done = self._waiting.popleft()
             worker.transfer(step, done)
             is_idle = False
+
+    @property
+    def waiting(self) -> int:
+        """Transfers that have not been let go."""
+        return len(self._waiting)
+
+    def fail(self) -> None:
+        """Report the oldest transfer as failed; it was never made."""
+        _, _, _, done = self._waiting.popleft()
+        done(StepFault("planted"))
 
     def open(self) -> None:
         """Let go of all that waits."""

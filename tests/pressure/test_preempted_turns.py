@@ -320,3 +320,24 @@ def test_a_pool_that_dies_with_the_copy_leaves_a_turn_that_computes_again() -> N
     world.finish(senior)
     world.close(session)
     assert_all_free(world)
+
+
+def test_what_is_on_its_way_to_host_memory_is_counted_on() -> None:
+    """One junior makes the room; the other runs on beside the copy."""
+    world = open_world(num_slots=4, num_pages=6, max_num_seqs=3)
+    senior = world.start(world.session("senior", is_one_shot=True), words(7), greedy(5))
+    others = [
+        world.start(world.session(f"j{number}", is_one_shot=True), words(5, number), greedy(4))
+        for number in range(2)
+    ]
+    while not others[1].output.preemptions:
+        world.step()
+    assert len(world.device.waiting_transfers) == 1
+    world.step()
+    assert others[0].output.preemptions == 0
+    world.copy()
+    for request in (senior, *others):
+        world.finish(request)
+        assert request.output.recomputed_tokens == 0
+    assert world.core.counters.preemptions == 1
+    assert_all_free(world)

@@ -422,3 +422,40 @@ def test_an_engine_with_another_window_takes_what_it_can_use(pages: int, is_kept
         assert tokens_of(request) == cold([*log, *words(3)], 9, pages=pages)
     other.close(again)
     assert_all_free(other)
+
+
+@pytest.mark.parametrize("host", [None, 0])
+def test_preempted_before_its_slide_was_copied_it_keeps_nothing_on_the_device(
+    host: int | None,
+) -> None:
+    """It has two claims there for as long as it has no row; both leave."""
+    config: dict[str, Any] = {} if host is None else {"host_memory_bytes": host}
+    world = endless(
+        num_slots=5,
+        num_pages=16,
+        max_model_len=LENGTH,
+        max_num_seqs=3,
+        max_num_batched_tokens=4,
+        scheduling_policy="priority",
+        **config,
+    )
+    session = slider(world)
+    request = world.start(session, words(40), greedy(4), priority=50)
+    world.step(5)
+    senior = world.session("senior", is_one_shot=True)
+    requests = [world.start(senior, words(12, 1), greedy(1), priority=0)]
+    world.step()
+    assert world.free == (2, 1), "the senior's claim, and two of the session's turn"
+    urgent = world.session("urgent", is_one_shot=True)
+    requests.append(world.start(urgent, words(15, 2), greedy(1), priority=-50))
+    world.step()
+    assert request.output.preemptions == 1
+    if host is None:
+        world.copy()
+    assert world.free == (3, 9), "of the urgent and of the senior turn alone"
+    for one in (*requests, request):
+        world.finish(one)
+    assert (request.output.recomputed_tokens == 0) is (host is None)
+    assert tokens_of(request) == cold(words(40), 4)
+    world.close(session)
+    assert_all_free(world)

@@ -1,19 +1,21 @@
 """Sessions many times the slots, all waking at once, one-shots beside them: who waits how long."""
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import anyio.lowlevel
 import pytest
 
 from adapters.fake_device import FakeDevice
-from kernel import EngineConfig
+from kernel import EngineConfig, RequestOutput
 from kernel.policies import Policy, make_policy
 from kernel.step import OpenedDevice
 from tests.pressure.slow_copies import SlowCopies
+from tests.pressure.test_sliding import cold
 from tests.pressure.worlds import PAGE_BYTES, SLOT_BYTES
 from tests.scenarios.bound import RecordingPolicy, steps_at_most
-from tests.scenarios.stage import PAGE_SIZE, open_fake, open_stage
+from tests.scenarios.stage import PAGE_SIZE, Stage, open_fake, open_stage
 from tests.scenarios.test_waiting_bound import ONE_SHOTS, ROUNDS, SESSIONS, Crowd
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -48,11 +50,11 @@ class SlowCrowd(Crowd):
                 self.stage.device.release()
             await anyio.lowlevel.checkpoint()
 
-    def worst_of(self, *, chunk: int, beside: int) -> float:
+    def worst_of(self, *, chunk: int, beside: int, hop: int | None = None) -> float:
         return max(
             (turn.ended - turn.arrived)
             / steps_at_most(
-                turn, self.served, chunk=chunk, page_size=PAGE_SIZE, beside_a_copy=beside
+                turn, self.served, chunk=chunk, page_size=PAGE_SIZE, beside_a_copy=beside, hop=hop
             )
             for turn in self.served.values()
         )
@@ -133,3 +135,52 @@ async def test_many_crowds_are_served_within_the_bound(
     """The same, over thirty worlds of each kind."""
     for seed in range(30):
         await serve_a_crowd(kind, policy, seed, recorder)
+
+
+async def serve_sliders(
+    seed: int, recorder: list[RecordingPolicy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a crowd, of sessions that slide on pools for two windows."""
+    rng = random.Random(f"sliders {seed}")
+    config = draw_config(rng, "hybrid") | {"num_slots": rng.choice([2, 3])}
+    copies = SlowCopies(FakeDevice(eos_token_ids=()), steps_beside=rng.choice([0, 1, 3]))
+    opened = OpenedDevice(device=copies, tokenizer=copies.inner.tokenizer)
+    noted: list[tuple[list[int], RequestOutput]] = []
+
+    def note(_stage: Stage, history: Sequence[int], result: RequestOutput) -> list[int]:
+        context = [*history, *result.prompt_token_ids]
+        noted.append((context, result))
+        return [*context, *result.token_ids]
+
+    monkeypatch.setattr(Stage, "note", note)
+    async with open_stage(lambda: opened, counts_steps=True, on_limit="slide", **config) as stage:
+        crowd = SlowCrowd(stage, recorder[-1], rng)
+        crowd.copies = copies
+        await crowd.live_and_let_step()
+        beside = stage.engine.core.counters.steps_beside_a_copy
+        window = stage.engine.core.session_limits.window
+        assert window is not None
+    chunk = config["max_num_batched_tokens"] - config["max_num_seqs"] + 1
+    assert crowd.worst_of(chunk=chunk, beside=beside, hop=window.hop) <= 1, f"seed {seed}"
+    for context, result in noted:
+        if result.session_id is not None:
+            tokens = cold(context, len(result.token_ids), pages=config["num_pages"])
+            assert list(result.token_ids) == tokens, f"seed {seed}"
+
+
+async def test_sessions_that_slide_are_served_within_their_bound(
+    recorder: list[RecordingPolicy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each half window that they pass is one more wait for room, and a chunk that ends early."""
+    await serve_sliders(0, recorder, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_many_sessions_that_slide_are_served_within_their_bound(
+    recorder: list[RecordingPolicy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same, over thirty worlds."""
+    for seed in range(30):
+        await serve_sliders(seed, recorder, monkeypatch)

@@ -31,6 +31,9 @@ With the split that makes 4 + 4 * B an interval. A state that goes to its log co
 step, because a session answers at once, and nothing junior is admitted or grown in between. One
 that is copied to host memory first comes back when that copy has landed, and what already runs
 goes on beside it. Not counted: steps that fail, and quarantine.
+
+A turn that slides waits once more for each hop of its context, and ends a chunk early there: in
+each interval ceil((K_i + M_i) / hop) * (1 + B) steps more.
 """
 
 from collections.abc import Mapping
@@ -84,8 +87,9 @@ def steps_at_most(
     chunk: int,
     page_size: int,
     beside_a_copy: int = 0,
+    hop: int | None = None,
 ) -> int:
-    """Steps within which a turn must have ended."""
+    """Steps within which a turn must have ended; with ``hop`` of turns that may slide."""
     total, wait = 0, 1 + beside_a_copy
     lost = _LOST_PER_INTERVAL + _WAITS_PER_INTERVAL * wait
     for other in turns.values():
@@ -95,7 +99,10 @@ def steps_at_most(
                 senior.rank < other.rank and other.arrived < senior.arrived <= other.ended
                 for senior in turns.values()
             )
-            absorbing = -(-(other.context + other.max_tokens) // chunk)
+            known = other.context + other.max_tokens
+            absorbing = -(-known // chunk)
+            if hop is not None:
+                absorbing += -(-known // hop) * (1 + wait)
             total += other.max_tokens + wait * -(-other.max_tokens // page_size)
             total += (1 + displaced) * (absorbing + lost)
     return total

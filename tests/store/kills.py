@@ -59,7 +59,7 @@ class _Killer:
         with ours:
             if self.kills.kills % 8 != 7:
                 assert ours.recv() == READY
-            time.sleep(self.rng.uniform(0, 0.08))
+            time.sleep(self.rng.uniform(0, 0.15))
             child.kill()
             self._hear(ours)
         child.join()

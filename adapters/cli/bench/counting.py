@@ -1,4 +1,4 @@
-"""A device that counts the tokens that it is made to compute, whatever the kernel says of them."""
+"""A device that counts what it is made to compute and copy, whatever the kernel says of it."""
 
 from collections.abc import Callable
 
@@ -28,13 +28,16 @@ class CountingDevice:
     """Tokens of all rows of all steps since the count began."""
     tokens_to_draw: int | None = None
     """Tokens up to and including the first step that draws; None before it."""
+    steps: int = 0
+    transfers: int = 0
 
     def begin(self) -> None:
         """Begin the count again."""
-        self.tokens, self.tokens_to_draw = 0, None
+        self.tokens, self.tokens_to_draw, self.steps, self.transfers = 0, None, 0, 0
 
     def count(self, step: DeviceStep) -> None:
         """Count a step that is submitted."""
+        self.steps += 1
         self.tokens += sum(len(row.tokens) for row in step.rows)
         draws = any(row.sampling is not None for row in step.rows)
         if draws and self.tokens_to_draw is None:
@@ -64,6 +67,7 @@ class _CountingWorker:
         self._worker.submit(step, done)
 
     def transfer(self, step: TransferStep, done: Callable[[TransferReport], None], /) -> None:
+        self._counter.transfers += 1
         self._worker.transfer(step, done)
 
     def stop(self) -> None:

@@ -11,7 +11,7 @@ from adapters.models.weights import random_weights
 from adapters.torch_device import TorchDevice
 from kernel import Engine, EngineConfig, SamplingParams, Session
 
-__all__ = ["ttft_ms"]
+__all__ = ["first_token_s", "ttft_ms"]
 
 HISTORIES = (100, 1_000, 10_000)
 MODEL = HybridConfig(
@@ -48,7 +48,7 @@ async def _measure(runs: int, histories: tuple[int, ...]) -> dict[str, object]:
         for run in range(runs + 1):
             for history, session in sessions.items():
                 device.begin()
-                spent = await _first_token(session)
+                spent = await first_token_s(session)
                 if run:  # the first round warms up
                     times[history].append(spent)
                     computed[history].add(device.tokens_to_draw or 0)
@@ -66,8 +66,8 @@ async def _prepared(engine: Engine, history: int) -> Session:
     return session
 
 
-async def _first_token(session: Session) -> float:
-    """Seconds to the first token of a turn, which leaving at that point rolls back."""
+async def first_token_s(session: Session) -> float:
+    """Seconds to the first token of a short turn, which leaving at that point rolls back."""
     started = anyio.current_time()
     async with session.turn([7, 8, 9, 10], PARAMS) as turn:
         async for delta in turn:

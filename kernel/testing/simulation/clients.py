@@ -18,6 +18,8 @@ from kernel.testing.simulation.timeline import Job
 __all__ = ["Client"]
 
 _ROOM_FOR_A_TURN = 25
+_LONGEST_SLIDING = 150
+"""As long as sessions become that have no limit."""
 
 
 class _World(Protocol):
@@ -96,14 +98,20 @@ class Client:
             await session.close()
             session = None
         if session is None:
-            session = self._engine.session(idle_timeout_s=self._plan.idle_timeout_s)
+            slides = self._plan.slides and not self._engine.core.why_no_slides
+            session = self._engine.session(
+                idle_timeout_s=self._plan.idle_timeout_s,
+                on_limit="slide" if slides else "refuse",
+            )
             await session.__aenter__()
             self.session = session
         return session
 
     def _serves(self, session: Session) -> bool:
         info = session.info
-        room = self._engine.core.session_limits.max_len - info.num_tokens
+        slides = self._plan.slides and not self._engine.core.why_no_slides
+        longest = _LONGEST_SLIDING if slides else self._engine.core.session_limits.max_len
+        room = longest - info.num_tokens
         return info.state != "closed" and room >= _ROOM_FOR_A_TURN
 
     def _new_turn(self, session: Session, operation: Operation, *, wait: bool) -> RunningTurn:
@@ -347,4 +355,6 @@ def _mark_of(operation: Operation) -> str:
 
 
 def _prompt(operation: Operation, more: int = 0) -> list[int]:
-    return [(7 * (operation.salt + more) + 3 * n) % 200 + 1 for n in range(operation.prompt)]
+    """Of few beginnings, so that prompts share them."""
+    first = 7 * (operation.salt % 6 + more)
+    return [(first + 3 * n) % 200 + 1 for n in range(operation.prompt)]

@@ -103,6 +103,8 @@ class ClientPlan:
     idle_timeout_s: float | None
     speaks: bool
     """Its sessions are of messages, not of token ids."""
+    slides: bool
+    """Its sessions drop their oldest positions at the limit, where the model can."""
 
 
 @attrs.frozen(kw_only=True)
@@ -148,19 +150,23 @@ def _draw_config(track: Track, model: str) -> EngineConfig:
         session_store=track.pick((None, "sessions")),
         session_store_timeout_s=track.pick((60.0, 1.0)),
         max_resident_sessions=track.pick((1000, 2, 1)),
+        enable_prefix_caching=track.chance(40),
+        prefix_cache_block=track.pick((4, 8)),
     )
 
 
-def _draw_host_bytes(track: Track, uses_slots: bool, uses_pages: bool) -> int | None:
-    """Host memory for no state, for one or two small ones, or for as much as the device holds."""
+def _draw_host_bytes(track: Track, uses_slots: bool, uses_pages: bool) -> int:
+    """Host memory for no state, for one or two small ones, or for more than there are."""
     one_state = _SLOT_BYTES * uses_slots + 3 * _PAGE_BYTES * uses_pages
-    return track.pick((0, None, one_state, 2 * one_state))
+    return one_state * track.pick((0, 50, 1, 2))
 
 
 def _draw_client(track: Track) -> ClientPlan:
     count = 1 + track.draw(5)
     operations = tuple(_draw_operation(track) for _ in range(count))
-    return ClientPlan(operations, track.pick((None, None, None, 0.2)), track.chance(30))
+    return ClientPlan(
+        operations, track.pick((None, None, None, 0.2)), track.chance(30), track.chance(20)
+    )
 
 
 def _draw_operation(track: Track) -> Operation:
@@ -183,6 +189,7 @@ def _draw_operation(track: Track) -> Operation:
             "timeout_s": track.pick((None, 0.02, 0.5, 5.0)),
             "queue_timeout_s": track.pick((None, None, 0.01, 0.5)),
             "stall_timeout_s": track.pick((None, None, 0.05, 1.0)),
+            "cache_salt": track.pick((None, None, "salt")),
         }
     if kind == "stop reading":
         options["stall_timeout_s"] = track.pick((None, 0.05, 1.0))

@@ -51,29 +51,46 @@ class ColdReference:
     def tokens(self, context: Sequence[int], turn: OpenTurn, count: int) -> tuple[int, ...]:
         """The first ``count`` tokens that a turn draws after a context."""
         drawn: list[int] = []
-        new, position = context, 0
+        known, position = list(context), 0
         initial: InitialState = "zeros"
         while len(drawn) < count:
+            # One that slides sees other positions beyond each end of its window.
+            end = len(known) if turn.window is None else turn.window.end(position)
+            chunk = known[position:end]
+            first = 0 if turn.window is None else turn.window.first_page(position)
+            is_last = position + len(chunk) == len(known)
             row = StepRow(
-                self._slot, initial, position, new, self._pages, None, _sampling(turn, len(drawn))
+                self._slot,
+                initial,
+                position,
+                chunk,
+                self._pages[first:],
+                None,
+                _sampling(turn, len(drawn)) if is_last else None,
+                first_page=first,
             )
-            position += len(new)
-            token = self._run(row)
-            drawn.append(token)
-            new, initial = (token,), "kept"
+            position += len(chunk)
+            report = self._run(row)
+            if is_last:
+                known.append(_token(report))
+                drawn.append(known[-1])
+            initial = "kept"
         return tuple(drawn)
 
-    def _run(self, row: StepRow) -> int:
+    def _run(self, row: StepRow) -> StepReport:
         reports: list[StepReport] = []
         self._steps += 1
         self._worker.submit(DeviceStep(self._steps, (row,)), reports.append)
-        report = reports[0]
-        token = report.tokens[0] if isinstance(report, StepDone) else None
-        if isinstance(token, RowScores):
-            token = token.token
-        if not isinstance(token, int):
-            raise RuntimeError(f"the reference's own step failed: {report}")
-        return token
+        return reports[0]
+
+
+def _token(report: StepReport) -> int:
+    token = report.tokens[0] if isinstance(report, StepDone) else None
+    if isinstance(token, RowScores):
+        token = token.token
+    if not isinstance(token, int):
+        raise RuntimeError(f"the reference's own step failed: {report}")
+    return token
 
 
 def wrong_tokens(core: Core, turns: Sequence[TurnRecord]) -> list[str]:

@@ -112,8 +112,10 @@ class _Run:
                     await client.session.close()
                 except TenureError as error:
                     self._world.saw_error(error)
-        if self._engine is not None:
+        if self._engine is not None and self._engine.core.audit is None:
             with anyio.move_on_after(5.0):
+                await self._engine.settle()
+                self._engine.reset_prefix_cache()
                 await self._engine.settle()
 
     def _judge_at_rest(self, opened: OpenWorld, since: int) -> None:

@@ -58,6 +58,8 @@ def loads_of(step: DeviceStep) -> list[str]:
 
 def _load_of(row: StepRow) -> str:
     initial = row.initial
+    if row.first_page:
+        return "a row without its oldest pages"
     if isinstance(initial, StateImage):
         return "an image is loaded"
     is_from_host = isinstance(initial, CopyOf) and initial.place is Place.HOST

@@ -9,13 +9,15 @@ from kernel.testing.simulation.world import OpenWorld, World
 
 __all__ = ["judge"]
 
+_COUNTED = ("preemptions", "forced_parks", "cached_tokens", "cache_published", "cache_evictions")
+
 
 def judge(world: World) -> None:
     """Note whatever is wrong with a world whose scenario has ended."""
     for opened in world.opened:
         for kind, message in _judge_engine(opened):
             world.fail(kind, message)
-        for name in ("preemptions", "forced_parks"):
+        for name in _COUNTED:
             world.seen[name.replace("_", " ")] += getattr(opened.engine.core.counters, name)
         world.seen["steps"] += opened.engine.core.counters.steps
     _judge_errors(world)
@@ -64,7 +66,8 @@ def _judge_errors(world: World) -> None:
         "EngineFault": deaths + world.seen.get("a template panics", 0),
         "StepError": deaths + bad_steps,
         "DeviceLost": deaths + bad_steps,
-        "StoreError": deaths + bad_jobs,
+        # Who closes a session after the engine's end can't know it removed.
+        "StoreError": deaths + bad_jobs + world.seen.get("native cancel", 0),
         "SamplingError": world.seen.get("step spoils a row", 0),
         "ModelError": world.seen.get("a template refuses", 0),
     }

@@ -10,15 +10,16 @@ MUTANTS: list[Mutant] = [
         "a reserve that is refused for want of pages has changed nothing",
         "ownership/admission.py",
         'return Refused("room", slots_short, max(pages_short, 0))',
-        "return (slots_short or _new_claim(book, custodian, source, 0, turn)) and Refused("
+        "return (slots_short or _new_claim(book, pool, custodian, source, 0, 0, turn)) and Refused("
         '"room", slots_short, max(pages_short, 0))',
     ),
     Mutant(
         "turn-borrows-its-sessions-slot",
         "a turn works in a slot of its own",
         "ownership/admission.py",
-        "        slot = book.free_slots.pop()",
-        "        slot = book.free_slots.pop() if source is None else source.slot  # type: ignore",
+        "        slot, generations = pool.free_slots.pop(), book.generations\n",
+        "        slot, generations = pool.free_slots.pop(), book.generations\n"
+        "        slot = slot if source is None else source.slot  # type: ignore\n",
     ),
     Mutant(
         "release-forgets-the-tail",
@@ -31,8 +32,8 @@ MUTANTS: list[Mutant] = [
         "absent-slot-is-given-back",
         "no slot is not a slot",
         "ownership/endings.py",
-        "    if slot is not NO_SLOT:\n        book.free_slots",
-        "    if slot is not None:\n        book.free_slots",
+        "    if slot is not NO_SLOT:\n        pool.free_slots",
+        "    if slot is not None:\n        pool.free_slots",
     ),
     Mutant(
         "slotless-claim-names-slot-zero",
@@ -66,8 +67,8 @@ MUTANTS: list[Mutant] = [
         "pages-are-frozen-on-another-grid",
         "the next page is full where the position says so",
         "ownership/stepping.py",
-        "    record.next_full = (full + 1) * size",
-        "    record.next_full += size",
+        "            record.next_full = (full + 1) * size",
+        "            record.next_full += size",
     ),
     Mutant(
         "tail-on-a-page-edge-minus-one-is-lost",
@@ -87,8 +88,8 @@ MUTANTS: list[Mutant] = [
         "closed-state-keeps-its-name",
         "a state that has ended can't be asked for",
         "ownership/endings.py",
-        "        del book.names[record.name.holder, record.name.version]",
-        "        book.names.get((record.name.holder, record.name.version))",
+        "        del book.names[name.holder, name.version]\n",
+        "        book.names.get((name.holder, name.version))\n",
     ),
     Mutant(
         "shared-run-ends-with-its-first-owner",
@@ -101,13 +102,13 @@ MUTANTS: list[Mutant] = [
         "growth-forgets-the-frozen-pages",
         "a claim grows by the pages that it lacks",
         "ownership/admission.py",
-        "    missing = -(-need.positions // size) - len(record.page_table)",
-        "    missing = -(-need.positions // size) - len(record.exclusive)",
+        "    missing = -(-need.positions // size) - record.first_page - len(record.page_table)",
+        "    missing = -(-need.positions // size) - record.first_page - len(record.exclusive)",
     ),
     Mutant(
         "audit-is-blind-to-aliases",
         "the audit sees a page or a slot that two have",
-        "ownership/audit.py",
+        "ownership/conservation.py",
         "        if times != 1:",
         "        if times > 2:",
     ),

@@ -32,8 +32,8 @@ MUTANTS: list[Mutant] = [
         "landing-keeps-the-base",
         "A claim that has landed no longer pins its base.",
         "ownership/stepping.py",
-        "                bases.append(record.base)\n                record.base = None\n",
-        "                bases.append(record.base)\n",
+        "                bases.append(base)\n                record.base = None\n",
+        "                bases.append(base)\n",
         rule="the pin ends when the step that copied lands",
     ),
     Mutant(
@@ -55,8 +55,8 @@ MUTANTS: list[Mutant] = [
         "page-table-is-the-exclusive-list",
         "A claim's page table is a list of its own.",
         "ownership/admission.py",
-        "table = own.copy() if source is None",
-        "table = own if source is None",
+        "table, full = own.copy(), first_page",
+        "table, full = own, first_page",
     ),
     Mutant(
         "later-turn-starts-from-zeros",
@@ -76,8 +76,8 @@ MUTANTS: list[Mutant] = [
         "page-table-cut-in-tokens",
         "A base's page table is cut at its full pages.",
         "ownership/admission.py",
-        "source.page_table[:full] + own",
-        "source.page_table[: source.position] + own",
+        "source.page_table[: full - first_page] + own",
+        "source.page_table[:position] + own",
     ),
     Mutant(
         "pads-count-as-tokens",
@@ -118,10 +118,10 @@ MUTANTS: list[Mutant] = [
         "base-found-by-version-alone",
         "A base is found by whose it is, and not by its version alone.",
         "ownership/admission.py",
-        "        source = book.names.get((base.holder, base.version))\n",
-        "        named = [record for (_, v), record in book.names.items() if v == "
+        "            source = book.names.get((base.holder, base.version))\n",
+        "            named = [record for (_, v), record in book.names.items() if v == "
         "base.version]\n"
-        "        source = named[0] if named else None\n",
+        "            source = named[0] if named else None\n",
     ),
     Mutant(
         "pinned-before-the-check",

@@ -159,4 +159,19 @@ MUTANTS: list[Mutant] = [
         "        size = min(turn.cache.row_end(turn.position, end) - turn.position, budget)\n",
         "        size = min(end - turn.position, budget)\n",
     ),
+    Mutant(
+        "kept-end-is-an-interrupt",
+        "A one-shot whose state is kept ends for the reason that it ended for.",
+        "kernel/session.py",
+        "            end = self.active.end_of(message.kept, message.reason, message.stop_token)\n"
+        "            self._decide(end)\n",
+        '            self._decide(self.active.end_of(message.kept, "interrupt", None))\n',
+    ),
+    Mutant(
+        "salt-lost-in-the-store",
+        "A session's history stays under its salt, wherever the session was meanwhile.",
+        "kernel/session_identity.py",
+        "        self._state.cache_salt = facts.cache_salt\n",
+        "",
+    ),
 ]
