@@ -125,7 +125,7 @@ def _place(actor: SessionActor, view: LedgerView) -> Literal["device", "host", "
         return "host" if found.place is Place.HOST else "device"
     if actor.state.image is not None:
         return "host"
-    has_snapshot = actor.archive is not None and actor.archive.snapshot > 0
+    has_snapshot = actor.archive is not None and actor.archive.snapshots.position > 0
     return "disk" if has_snapshot else "log"
 
 
@@ -152,4 +152,4 @@ def _checkpoints(state: SessionState) -> tuple[CheckpointInfo, ...]:
 def _cache_miss(actor: SessionActor) -> CacheMiss | None:
     if actor.active is not None:
         return actor.active.request.output.cache_miss
-    return None if actor.state.last is None else actor.state.last.output.cache_miss
+    return actor.state.cache_miss

@@ -501,9 +501,9 @@ class SessionActor(Actor[SessionMessage]):
         if archive is None:
             return
         if isinstance(message, StateStored):
-            archive.state_stored(message)
+            archive.snapshots.stored(message)
         elif isinstance(message, StateFetched):
-            archive.fetched(message)
+            archive.snapshots.fetched(message)
         else:
             self._starts_waiting = True  # what was deferred comes first
             archive.stored(message)

@@ -18,7 +18,7 @@ import attrs
 
 from kernel.actor import Address, System
 from kernel.errors import StoreError
-from kernel.ids import STORE, SessionId, TurnId
+from kernel.ids import STORE, SessionId
 from kernel.logged_turns import LoggedTurns, logged_turn
 from kernel.messages import (
     Down,
@@ -29,10 +29,10 @@ from kernel.messages import (
 )
 from kernel.probe import Probe
 from kernel.reply import Reply
+from kernel.session_snapshots import SessionSnapshots
 from kernel.session_store import (
     CutLog,
     KeepFacts,
-    KeepState,
     KeepTurn,
     SessionRecord,
     StoredTurn,
@@ -40,15 +40,10 @@ from kernel.session_store import (
 )
 from kernel.state_image import StateImage
 from kernel.store_messages import (
-    FetchState,
     ForgetStored,
     LogJob,
     LogStored,
-    ReleaseImage,
-    StateFetched,
-    StateStored,
     StoreLog,
-    StoreState,
 )
 from kernel.turn import TurnRequest
 from ownership import CustodianId
@@ -95,13 +90,6 @@ class Change:
     """Who waits for it and for nothing else; ``None``: the caller of a turn, or nobody."""
 
 
-@attrs.define(eq=False)
-class _Fetch:
-    ticket: TurnId
-    incarnation: int
-    then: Callable[[StateImage | StoreFault], None]
-
-
 @final
 class SessionArchive:
     """One session's side of the store; the session decides, here is remembered what it asked.
@@ -109,7 +97,7 @@ class SessionArchive:
     Attributes:
         change: the one under way.
         deferred: messages that have to wait for it.
-        snapshot: position of the snapshot in the store; 0: there is none.
+        snapshots: the state that is kept beside the log.
     """
 
     def __init__(
@@ -123,13 +111,12 @@ class SessionArchive:
     ) -> None:
         self.change: Change | None = None
         self.deferred: deque[Deferred] = deque()
-        self.snapshot = 0
+        self.snapshots = SessionSnapshots(session_id, holder, system, probe)
         self.is_opened = False
         """Whether the store knows the session, or may know it."""
         self._session_id = session_id
         self._holder = holder
         self._system = system
-        self._probe = probe
         self._kept = kept
         self._facts = facts
         self._kept_len = 0
@@ -137,18 +124,13 @@ class SessionArchive:
         self._kept_salt = ""
         self._is_in_doubt = False
         self._numbers = 0
-        self._snapshot_bytes = 0
-        self._offered: deque[tuple[int, int, Callable[[], None]]] = deque()
-        """Position and bytes of each snapshot on its way, and what waits for it."""
-        self._fetches: list[_Fetch] = []
 
     def found(self, record: SessionRecord) -> None:
         """The session was made of what the store holds."""
         self.is_opened = self._has_kept_facts = True
         self._kept_salt = self._kept.cache_salt
         self._kept_len = record.log_len
-        self.snapshot = record.state_position or 0
-        self._snapshot_bytes = record.state_bytes
+        self.snapshots.found(record)
 
     # The log
 
@@ -222,7 +204,7 @@ class SessionArchive:
         self._kept_salt = self._kept.cache_salt
         self._is_in_doubt = False
         self._kept_len = change.length
-        self._drop_snapshot_beyond(change.length)
+        self.snapshots.cut(change.length)
         change.keep()
         return True
 
@@ -232,13 +214,7 @@ class SessionArchive:
         Its jobs may still be done, so the session's own log is put in their place.
         """
         fault = StoreFault(down.why, "stopped")
-        offered, self._offered = self._offered, deque()
-        for _, _, then in offered:
-            then()
-        lost = [fetch for fetch in self._fetches if fetch.incarnation == down.incarnation]
-        self._fetches = [fetch for fetch in self._fetches if fetch not in lost]
-        for fetch in lost:
-            fetch.then(fault)
+        self.snapshots.went_down(down)
         change = self.change
         if change is None or change.incarnation != down.incarnation:
             return False
@@ -265,7 +241,7 @@ class SessionArchive:
         def keep() -> None:
             reply.answer(None)
             if image is not None:
-                self.offer_state(image)
+                self.snapshots.offer(image)
 
         self.propose((), len(self._kept.log), keep, reply.fail, reply)
 
@@ -320,75 +296,12 @@ class SessionArchive:
 
     def wants_state_at(self, position: int) -> bool:
         """Whether a snapshot at this position would be worth more than the one that is kept."""
-        return position > self.snapshot and position < self._kept_len
-
-    def offer_state(self, image: StateImage, then: Callable[[], None] = _nothing) -> None:
-        """Keep a snapshot of a state that the session has now.
-
-        Args:
-            image: the state.
-            then: called once, when it is kept, or can't be.
-        """
-        message = StoreState(self._holder, KeepState(self._session_id, image))
-        if self._system.post(_STORE, message, self._holder) is not None:
-            then()
-        else:
-            self._offered.append((image.position, image.nbytes, then))
+        return self.snapshots.position < position < self._kept_len
 
     @property
     def has_business(self) -> bool:
         """Whether the store owes an answer."""
-        return self.change is not None or bool(self._offered or self._fetches)
-
-    def state_stored(self, message: StateStored) -> None:
-        """The store has kept a snapshot, or hasn't."""
-        if not self._offered or self._offered[0][0] != message.position:
-            return  # asked of a store that is dead
-        position, nbytes, then = self._offered.popleft()
-        if message.fault is not None:
-            self.tell_lost(position, message.fault)
-        else:
-            self.snapshot, self._snapshot_bytes = position, nbytes
-        then()
-
-    def fetch(self, ticket: TurnId, then: Callable[[StateImage | StoreFault], None]) -> None:
-        """Read the snapshot; ``then`` is called once, unless it is released before."""
-        incarnation = self._system.incarnation_of(STORE)
-        self._fetches.append(_Fetch(ticket, incarnation, then))
-        message = FetchState(self._holder, self._session_id, ticket, self._snapshot_bytes)
-        if self._system.post(_STORE, message, self._holder) is not None:
-            self._fetches.pop()
-            then(_GONE)
-
-    def is_fetching(self, ticket: TurnId) -> bool:
-        """Whether a snapshot is being read for a turn."""
-        return any(fetch.ticket == ticket for fetch in self._fetches)
-
-    def fetched(self, message: StateFetched) -> None:
-        """The store has read a snapshot, or couldn't."""
-        for fetch in self._fetches:
-            if fetch.ticket == message.turn:
-                self._fetches.remove(fetch)
-                if isinstance(message.found, StoreFault):
-                    self.tell_lost(self.snapshot, message.found)
-                    self.snapshot = 0
-                fetch.then(message.found)
-                return
-
-    def release(self, ticket: TurnId) -> None:
-        """An image isn't needed any more, or not wanted; idempotent."""
-        self._fetches = [fetch for fetch in self._fetches if fetch.ticket != ticket]
-        self._system.post(_STORE, ReleaseImage(ticket), self._holder)
-
-    def tell_lost(self, position: int, fault: StoreFault) -> None:
-        """Say that a state isn't to be had from the disk; the log is."""
-        if self._probe.enabled:
-            facts = {"session": self._session_id, "position": position}
-            self._probe.record("session.state_lost", {**facts, "reason": fault.reason})
-
-    def _drop_snapshot_beyond(self, length: int) -> None:
-        if self.snapshot > length - 1:
-            self.snapshot = 0
+        return self.change is not None or self.snapshots.has_business
 
     def _error(self, fault: StoreFault) -> StoreError:
         error = StoreError(session_id=self._session_id, reason=fault.reason, why=fault.why)

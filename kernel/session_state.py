@@ -16,6 +16,7 @@ from kernel.ids import TurnId
 from kernel.kept_states import FREE, NO_STATE, KeptStates, Mark, StateCosts
 from kernel.logged_turns import LoggedTurns, logged_turn
 from kernel.output_buffer import TurnOutput
+from kernel.outputs import CacheMiss
 from kernel.state_image import StateImage
 from kernel.turn import TurnRequest
 from ownership import (
@@ -63,6 +64,7 @@ class SessionState:
         image: a state outside of the pools that the next turn may start from.
         last: the turn that ended last, until another begins; a late interrupt may cut it.
         conversation: which part of the log is which messages; ``None`` before the first ones.
+        cache_miss: why the last turn in the log found nothing in the prefix cache.
         slides: at its limit the oldest positions of attention layers are dropped; else it ends.
         cache_salt: under which its turns find prefixes in the cache, and leave them there.
     """
@@ -90,6 +92,7 @@ class SessionState:
         self.last: LastTurn | None = None
         self.conversation: Conversation | None = None
         self.slides = False
+        self.cache_miss: CacheMiss | None = None
         self.cache_salt = ""
 
     @property
@@ -171,6 +174,7 @@ class SessionState:
             if request.kind == "generate":
                 self.turn_starts.append(len(self.log))
         self.last = LastTurn(request.id, len(self.log), len(tokens), kept, request.output)
+        self.cache_miss = request.output.cache_miss
         self.extend(tokens)
         self.extend(request.output.tokens[:kept])
 

@@ -66,7 +66,7 @@ class SessionTiers:
         """The scheduler has answered."""
         if message.image is None and self._archive is not None and message.base in self._reads:
             fault = StoreFault(message.why, "failed")
-            self._archive.tell_lost(0, fault)
+            self._archive.snapshots.tell_lost(0, fault)
         self._answer(message.base, message.image)
 
     def end(self) -> None:
@@ -109,7 +109,7 @@ class SessionTiers:
         """Hand a snapshot to the store, if the log still goes as it did when it was taken."""
         archive = self._archive
         if archive is not None and image is not None and base == self._state.base:
-            archive.offer_state(image)
+            archive.snapshots.offer(image)
 
     def to_disk(self, then: Callable[[], None]) -> None:
         """Have a snapshot of the furthest state kept, if there is one to keep; then go on."""
@@ -120,7 +120,7 @@ class SessionTiers:
         elif isinstance(base, BaseName) and archive.wants_state_at(position):
             self.read(base, partial(self._read_for_disk, base, then))
         elif image is not None and archive.wants_state_at(image.position):
-            archive.offer_state(image, then)
+            archive.snapshots.offer(image, then)
         else:
             then()
 
@@ -131,7 +131,7 @@ class SessionTiers:
         if archive is None or image is None or base != self._state.base:
             then()
         else:
-            archive.offer_state(image, then)
+            archive.snapshots.offer(image, then)
 
     # Up a tier
 
@@ -144,9 +144,9 @@ class SessionTiers:
         position = state.base_position
         if state.image is not None and state.image.position > position:
             _start_from(turn, state.image)
-        elif archive is not None and archive.snapshot > position:
+        elif archive is not None and archive.snapshots.position > position:
             self._fetched = turn.id
-            archive.fetch(turn.id, partial(self._found, turn, then))
+            archive.snapshots.fetch(turn.id, partial(self._found, turn, then))
             return
         then(turn)
 
@@ -166,8 +166,8 @@ class SessionTiers:
         if archive is None or self._fetched != turn:
             return False
         self._fetched = None
-        is_waiting = archive.is_fetching(turn)
-        archive.release(turn)
+        is_waiting = archive.snapshots.is_fetching(turn)
+        archive.snapshots.release(turn)
         return is_waiting
 
     # Out of the engine
@@ -179,10 +179,12 @@ class SessionTiers:
         position = state.base_position
         if image is not None and image.position > position:
             reply.answer(Exported(record, image))
-        elif archive is not None and archive.snapshot > position:
+        elif archive is not None and archive.snapshots.position > position:
             self._tickets += 1
             ticket = TurnId(f"export-{self._tickets}:{self._holder}")
-            archive.fetch(ticket, partial(self._fetched_for_export, ticket, record, reply))
+            archive.snapshots.fetch(
+                ticket, partial(self._fetched_for_export, ticket, record, reply)
+            )
         elif isinstance(base, BaseName):
             self.read(base, lambda read: reply.answer(Exported(record, read)))
         else:
@@ -196,7 +198,7 @@ class SessionTiers:
         found: StateImage | StoreFault,
     ) -> None:
         if self._archive is not None:
-            self._archive.release(ticket)
+            self._archive.snapshots.release(ticket)
         reply.answer(Exported(record, found if isinstance(found, StateImage) else None))
 
 

@@ -17,10 +17,9 @@ from typing import assert_never, final
 import attrs
 
 from kernel.actor import Actor, Address, System, Timer
-from kernel.errors import EngineFault, StoreError
+from kernel.errors import EngineFault
 from kernel.ids import STORE, SessionId, TurnId
 from kernel.messages import Down, SessionMessage, StoreMessage
-from kernel.reply import Reply
 from kernel.session_store import (
     KeepState,
     ReadSession,
@@ -33,6 +32,18 @@ from kernel.session_store import (
     StoreWorker,
 )
 from kernel.state_image import StateImage
+from kernel.store_business import (
+    Business,
+    Change,
+    Removal,
+    Snapshot,
+    as_record,
+    odd_report,
+    position_of,
+    removal_error,
+    stopped,
+    whole_report,
+)
 from kernel.store_messages import (
     FetchState,
     ForgetStored,
@@ -63,28 +74,6 @@ class StoreRules:
     mail_bound: int = 1024
 
 
-@attrs.frozen
-class _Change:
-    asker: CustodianId
-    number: int
-
-
-@attrs.frozen
-class _Snapshot:
-    asker: CustodianId
-    position: int
-    nbytes: int
-
-
-@attrs.frozen
-class _Removal:
-    session_id: SessionId
-    reply: Reply[None]
-
-
-_Business = _Change | _Snapshot | FetchState | ReadStored | _Removal
-
-
 @final
 class StoreActor(Actor[StoreMessage]):
     """Hands jobs to one worker, and its reports to whoever asked.
@@ -110,7 +99,7 @@ class StoreActor(Actor[StoreMessage]):
         self._new_job = new_job
         self._on_record = on_record
         self._here: Address[StoreMessage] = Address(STORE)
-        self._open: dict[int, _Business] = {}
+        self._open: dict[int, Business] = {}
         self._deadlines: deque[tuple[float, int]] = deque()
         self._timer: Timer | None = None
         self._bytes_out = 0
@@ -128,7 +117,7 @@ class StoreActor(Actor[StoreMessage]):
         """Take one message."""
         match message:
             case StoreLog():
-                self._submit(message.jobs, _Change(message.asker, message.change))
+                self._submit(message.jobs, Change(message.asker, message.change))
             case StoreState():
                 self._store_state(message)
             case FetchState():
@@ -139,7 +128,7 @@ class StoreActor(Actor[StoreMessage]):
             case ReadStored():
                 self._submit((ReadSession(message.session_id),), message)
             case ForgetStored():
-                removal = _Removal(message.session_id, message.reply)
+                removal = Removal(message.session_id, message.reply)
                 self._submit((RemoveSession(message.session_id),), removal)
             case JobDone():
                 self._done(message.job, message.report)
@@ -153,31 +142,31 @@ class StoreActor(Actor[StoreMessage]):
 
     def refuse(self, message: StoreMessage, error: BaseException, /) -> None:
         """A request that was never handled has failed; of others only the report is lost."""
-        fault = _stopped(error)
+        fault = stopped(error)
         match message:
             case StoreLog():
                 self._tell(message.asker, LogStored(message.change, fault))
             case StoreState():
-                self._tell(message.asker, StateStored(_position(message), fault))
+                self._tell(message.asker, StateStored(position_of(message), fault))
             case FetchState():
                 self._tell(message.asker, StateFetched(message.turn, fault))
             case ReadStored():
                 self._on_record(message.session_id, fault)
             case ForgetStored():
-                message.reply.fail(_error(message.session_id, fault))
+                message.reply.fail(removal_error(message.session_id, fault))
             case _:
                 pass
 
     def abandon(self, error: BaseException, /) -> None:
         """Answer the callers; sessions hear of it as ``Down``."""
-        fault = _stopped(error)
+        fault = stopped(error)
         if self._timer is not None:
             self._timer.cancel()
         for business in self._open.values():
             if isinstance(business, ReadStored):
                 self._on_record(business.session_id, fault)
-            elif isinstance(business, _Removal):
-                business.reply.fail(_error(business.session_id, fault))
+            elif isinstance(business, Removal):
+                business.reply.fail(removal_error(business.session_id, fault))
 
     def has_business_with(self, name: CustodianId, /) -> bool:
         """A session that dies may hold an image, or wait for one."""
@@ -185,7 +174,7 @@ class StoreActor(Actor[StoreMessage]):
 
     # Jobs
 
-    def _submit(self, jobs: Sequence[StoreJob], business: _Business) -> None:
+    def _submit(self, jobs: Sequence[StoreJob], business: Business) -> None:
         """Hand over jobs that are one business: one report comes back, however many they are."""
         number = self._new_job()
         self._open[number] = business
@@ -195,7 +184,7 @@ class StoreActor(Actor[StoreMessage]):
         def done(report: StoreReport) -> None:
             reports.append(report)
             if len(reports) == len(jobs):
-                self.system.post_from_thread(self._here, JobDone(number, _whole(reports)))
+                self.system.post_from_thread(self._here, JobDone(number, whole_report(reports)))
 
         for job in jobs:
             try:
@@ -229,20 +218,20 @@ class StoreActor(Actor[StoreMessage]):
                 self._timer = None
         fault = report if isinstance(report, StoreFault) else None
         match business:
-            case _Change():
+            case Change():
                 self._tell(business.asker, LogStored(business.number, fault))
-            case _Snapshot():
+            case Snapshot():
                 self._bytes_out -= business.nbytes
                 self._tell(business.asker, StateStored(business.position, fault))
             case FetchState():
                 self._fetched(business, report)
             case ReadStored():
-                self._on_record(business.session_id, _as_record(report))
-            case _Removal():
+                self._on_record(business.session_id, as_record(report))
+            case Removal():
                 if fault is None or fault.reason == "missing":
                     business.reply.answer(None)
                 else:
-                    business.reply.fail(_error(business.session_id, fault))
+                    business.reply.fail(removal_error(business.session_id, fault))
             case None:
                 pass  # asked for in a former life
             case _:
@@ -251,14 +240,14 @@ class StoreActor(Actor[StoreMessage]):
     # Images
 
     def _store_state(self, message: StoreState) -> None:
-        position = _position(message)
+        position = position_of(message)
         nbytes = message.job.image.nbytes if isinstance(message.job, KeepState) else 0
         if self._bytes_out and self._bytes_out + nbytes > self._rules.max_image_bytes:
             why = f"{self._bytes_out} bytes of snapshots are on their way to the disk"
             self._tell(message.asker, StateStored(position, StoreFault(why, "refused")))
             return
         self._bytes_out += nbytes
-        self._submit((message.job,), _Snapshot(message.asker, position, nbytes))
+        self._submit((message.job,), Snapshot(message.asker, position, nbytes))
 
     def _fetch_next(self) -> None:
         while self._fetches:
@@ -271,7 +260,7 @@ class StoreActor(Actor[StoreMessage]):
             self._submit((ReadState(fetch.session_id),), fetch)
 
     def _fetched(self, fetch: FetchState, report: StoreReport) -> None:
-        found = report if isinstance(report, StateImage | StoreFault) else _odd(report)
+        found = report if isinstance(report, StateImage | StoreFault) else odd_report(report)
         is_wanted = fetch.turn in self._images
         if isinstance(found, StoreFault):
             self._release(fetch.turn)
@@ -293,31 +282,3 @@ class StoreActor(Actor[StoreMessage]):
 
     def _tell(self, asker: CustodianId, answer: LogStored | StateStored | StateFetched) -> None:
         self.system.post(Address[SessionMessage](asker), answer, self.name)
-
-
-def _whole(reports: Sequence[StoreReport]) -> StoreReport:
-    """The first fault there is, else what the last job came to."""
-    faults = (report for report in reports if isinstance(report, StoreFault))
-    return next(faults, reports[-1])
-
-
-def _position(message: StoreState) -> int:
-    return message.job.image.position if isinstance(message.job, KeepState) else 0
-
-
-def _stopped(error: BaseException) -> StoreFault:
-    return StoreFault(str(error), "stopped", error)
-
-
-def _odd(report: StoreReport) -> StoreFault:
-    return StoreFault(f"the store answered with a {type(report).__name__}", "failed")
-
-
-def _as_record(report: StoreReport) -> SessionRecord | StoreFault:
-    return report if isinstance(report, SessionRecord | StoreFault) else _odd(report)
-
-
-def _error(session_id: SessionId, fault: StoreFault) -> StoreError:
-    error = StoreError(session_id=session_id, reason=fault.reason, why=fault.why)
-    error.__cause__ = fault.error
-    return error

@@ -46,7 +46,8 @@ class BatchPort:
         are dropped, the full pages are copied as well, all but those of which a copy is there.
 
         Args:
-            need: positions that the claim must cover, the base's included.
+            need: positions that the claim must cover, the base's included. Without a base, pages
+                are dropped of a state that the first step loads, and lands whole.
             base: the state to start from; ``ZEROS`` to start from nothing. A working claim of this
                 port's own is only lent, and can't be launched until the copy has landed.
             turn: a label for events and errors.
@@ -57,8 +58,8 @@ class BatchPort:
             The claim, in this port's custody; or how much was missing; or that the base is gone.
 
         Raises:
-            LedgerError: a negative need, pages dropped that the base has not filled, or a working
-                claim as base that has no valid state.
+            LedgerError: a negative need, pages dropped that the base has not filled, a working
+                claim as base that has no valid state, or a claim in a file without a base.
 
         O(pages of the base and of the need).
         """
@@ -68,7 +69,7 @@ class BatchPort:
         """Add pages until the claim covers ``need``; all or nothing. The claim stays the caller's.
 
         Raises:
-            LedgerError: the claim is undefined after a failed step.
+            LedgerError: the claim is undefined after a failed step, or in a file.
         """
         return admission.grow(self._book, self._custodian, claim, need)
 
@@ -76,8 +77,8 @@ class BatchPort:
         """Lend the claims of all rows to the device: one handle for them until ``land``.
 
         Raises:
-            LedgerError: no claims, one of them twice, one that is undefined after a failed step,
-                or one that a copy under way has pinned.
+            LedgerError: no claims, one of them twice, one that is undefined after a failed step or
+                has read its base into a file, or one that a copy under way has pinned.
         """
         return stepping.launch(self._book, self._custodian, claims, step)
 
@@ -89,7 +90,8 @@ class BatchPort:
 
         Raises:
             LedgerError: not one number per row, a position beyond what the claim's pages cover,
-                or a success of a lease in quarantine.
+                less than a state loaded without its first pages has dropped, or a success of a
+                lease in quarantine.
         """
         return stepping.land(self._book, self._custodian, lease, outcome)
 

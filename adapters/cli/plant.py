@@ -13,7 +13,17 @@ from unittest.mock import patch
 from kernel.ids import TurnId
 from kernel.room import Moves, Room
 from kernel.turn import OpenTurn
-from ownership import Base, BaseName, BatchOwned, CustodianId, Need, NoSlot, Refused, admission
+from ownership import (
+    Base,
+    BaseName,
+    BatchOwned,
+    CustodianId,
+    Need,
+    NoSlot,
+    Place,
+    Refused,
+    admission,
+)
 from ownership.book import Book
 
 __all__ = ["PLANTS", "plant"]
@@ -35,20 +45,30 @@ def plant(bug: str) -> Generator[None]:
     robbed: set[TurnId] = set()
 
     def reserve(
-        book: Book, custodian: CustodianId, need: Need, base: Base, turn: str
+        book: Book,
+        custodian: CustodianId,
+        need: Need,
+        base: Base | BatchOwned,
+        turn: str,
+        place: Place,
     ) -> BatchOwned | Refused:
         books[:] = [book]
-        return sound_reserve(book, custodian, need, base, turn)
+        return sound_reserve(book, custodian, need, base, turn, place)
 
     def moves_for(
-        self: Room, turn: OpenTurn, need: Need, claims: Mapping[TurnId, BatchOwned]
+        self: Room,
+        turn: OpenTurn,
+        need: Need,
+        claims: Mapping[TurnId, BatchOwned],
+        start: Base | None,
+        parked: Mapping[TurnId, BatchOwned],
     ) -> Moves | None:
         # The scheduler asks for moves when it has just refused the turn.
         for book in books:
             if turn.id not in claims and turn.id not in robbed:
                 robbed.add(turn.id)
                 _give_back_the_sessions_slot(book, turn.base)
-        return sound_moves(self, turn, need, claims)
+        return sound_moves(self, turn, need, claims, start, parked)
 
     with (
         patch.object(admission, "reserve", reserve),

@@ -183,7 +183,9 @@ class Life:
             assert reply.is_settled
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 200))]
+)
 def test_whatever_happens_the_disk_holds_what_was_told_and_nobody_waits_for_ever(
     seed: int,
 ) -> None:

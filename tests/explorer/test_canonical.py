@@ -8,6 +8,7 @@ import pytest
 from kernel.flight import Flight
 from kernel.ids import SessionId
 from kernel.messages import Down, ForgetIdle, PoolMessage, SchedulerMessage, SessionMessage
+from kernel.parking import TransferFlight
 from kernel.testing.explorer import Event, replay
 from kernel.testing.explorer.canonical import canonical, digest
 from kernel.testing.explorer.choices import progress
@@ -88,23 +89,28 @@ KNOWN: dict[type, set[str]] = {
         # read
         *("id", "history_len", "new", "input_len", "base", "absorb_first", "rank", "state"),
         *("position", "covered", "has_landed", "in_flight", "cancelled", "interrupt_keep"),
-        *("interrupt_reason", "was_admitted"),
+        *("interrupt_reason", "was_admitted", "first_page", "image", "is_loading", "is_sliding"),
         # follow from the conversation
         *("session", "history", "kind", "max_tokens", "min_tokens", "stop_ids", "temperature"),
         *("top_k", "top_p", "key", "priority", "tenant", "deadline_s", "rules"),
-        "prompt_logprobs",
+        *("prompt_logprobs", "window"),
+        # none: the explorer's worlds have no prefix cache
+        "cache",
         # told to callers, or counted
         *("output", "absorbed_before"),
     },
     ClaimRecord: {
         *("number", "custodian", "slot", "exclusive", "position", "content", "tip", "base"),
-        *("origin", "kind", "pins", "step", "name", "handle"),
+        *("origin", "kind", "pins", "step", "name", "handle", "pool", "first_page"),
         # follow from the others
         *("page_table", "covered", "next_full", "turn", "holder"),
         # for messages of errors
-        *("ledger", "generation", "fate", "trail"),
+        *("generation", "fate", "trail"),
     },
-    Flight: {"lease", "turns", "absorbs", "pool_incarnation", "step", "launched_at"},
+    # With the images of its turns, ``advances`` follows from what they absorb.
+    Flight: {"lease", "turns", "absorbs", "advances", "pool_incarnation", "step", "launched_at"},
+    # The last two are for figures.
+    TransferFlight: {"lease", "errands", "pool_incarnation", "launched_at", "steps_before"},
 }
 """What each class that changes consists of. A new field has to be read, or be left out with a
 reason: add it here when ``forms.py`` or ``canonical.py`` takes note of it."""
@@ -130,16 +136,24 @@ ATTRIBUTES: dict[str, set[str]] = {
         "conversation",  # none: the explorer's callers give token ids
         "turn_starts",  # as many as there were turns; the explorer's callers never go back
         "logged",  # follows from the log and where turns began
+        *("slides", "cache_salt"),  # as it was opened
         *("held", "image"),  # none between two handlers: there is no store, nothing is imported
     },
     "scheduler": {
         *("name", "system", "mail_bound", "incarnation", "mailbox", "_work", "_admission"),
         *("_limits", "_policy", "_counters", "_new_step", "_pool", "flight", "_tick_posted"),
-        "_arrivals",
+        *("_arrivals", "_view", "parking"),
     },
-    "workload": {"claims", "roster", "grows", "port", "door", "counters", "_system"},
-    "roster": {"waiting", "running", "committing", "_by_id"},
-    "room": {"_view", "_roster", "_max_rows", "_page_size", "asked"},
+    "workload": {
+        *("claims", "roster", "grows", "port", "door", "counters", "_system", "parking"),
+        "prefixes",  # none
+    },
+    "parking": {
+        *("copies", "parked", "flights", "asked", "_errands", "_next", "_system", "_port"),
+        *("_view", "_counters", "_new_step", "_pool"),
+    },
+    "roster": {"waiting", "running", "committing", "parking", "_by_id"},
+    "room": {"_view", "_roster", "_max_rows", "_page_size", "asked", "_cache"},
     "pool": {
         *("name", "system", "mail_bound", "incarnation", "mailbox", "_ledger", "_view"),
         *("worker", "_quarantine", "_step_timeout_s", "_on_step", "_on_unwanted", "_here"),
@@ -168,6 +182,7 @@ def test_the_form_knows_every_attribute(part: str) -> None:
         "state": actor.state,
         "scheduler": scheduler,
         "workload": field(scheduler, "_work"),
+        "parking": scheduler.parking,
         "roster": scheduler.roster,
         "room": field(scheduler, "_admission").room,
         "pool": core.recovery.pool,

@@ -19,6 +19,14 @@ WANTED = {
     "late claim rolled back",
     "checkpoint dropped",
     "fork of a parent that gave up",
+    "a park landed",
+    "a park lost to a commit",
+    "a park of the closed",
+    "preempted to host memory",
+    "cancel in host memory",
+    "interrupt on the way to host memory",
+    "a state comes back from host memory",
+    "a transfer lands as failed",
 }
 """What must be seen at least once over the set."""
 

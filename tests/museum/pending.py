@@ -8,6 +8,4 @@ PENDING: dict[str, str] = {
     "M084": "speculation",
     "M088": "speculation",
     "M093": "connectors",
-    "M130": "persistence",
-    "M132": "persistence",
 }

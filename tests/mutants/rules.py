@@ -53,7 +53,6 @@ _OWNERSHIP = (
         "is there already is shared.",
         "A chain half on the device and half in host memory has counts on both sides, and neither "
         "reaches zero.",
-        pending="host memory",
     ),
     Rule(
         "4.2 drain",

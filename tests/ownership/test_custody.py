@@ -265,3 +265,13 @@ def test_refused_uses_are_counted_and_kept(desk: Desk) -> None:
     assert view.counters.violations == 300
     assert len(view.violations) == 256
     assert view.violations[-1].kind == "StaleHandle"
+
+
+def test_a_mover_is_the_move_itself_bound_once(desk: Desk) -> None:
+    """What a mailbox calls on every hop, with the same checks."""
+    claim, move = desk.reserve(3), desk.ledger.mover()
+
+    move(claim, SCHEDULER, MAIL, "post Finished")
+    assert desk.ledger.view.describe(claim).custodian == MAIL
+    with pytest.raises(StaleHandle, match="was moved from scheduler to mail:session:a by post"):
+        move(claim, SCHEDULER, MAIL, "post Finished")

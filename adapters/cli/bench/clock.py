@@ -1,9 +1,13 @@
-"""How the small benches measure: the best of repeats, since whatever disturbs one only adds."""
+"""How benches measure: the best of repeats, since whatever disturbs one only adds; and wait."""
 
 import time
 from collections.abc import Callable
 
-__all__ = ["best_of", "seconds"]
+import anyio
+
+__all__ = ["best_of", "seconds", "until"]
+
+_PATIENCE_S = 60.0
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -16,3 +20,16 @@ def seconds(work: Callable[[], object]) -> float:
 def best_of(repeats: int, measure: Callable[[], float]) -> float:
     """The lowest of so many measurements, as ``timeit`` advises."""
     return min(measure() for _ in range(repeats))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what nobody announces.
+
+    Raises:
+        TimeoutError: a minute was not enough.
+    """
+    with anyio.fail_after(_PATIENCE_S):
+        while True:
+            if condition():
+                return
+            await anyio.sleep(0.001)

@@ -1,10 +1,11 @@
-"""``tenure bench core``: the figures as a table, or as one JSON object."""
+"""``tenure bench``, and ``tenure bench core``: figures as a table, or as one JSON object."""
 
 from importlib import import_module
-from typing import cast
 
 import click
 
+from adapters.cli.bench.sessions import sessions
+from adapters.cli.bench.table import plain
 from adapters.cli.output import error_console, write_json
 
 __all__ = ["bench"]
@@ -33,6 +34,9 @@ def bench() -> None:
     """Measure what Tenure itself costs, on this machine."""
 
 
+bench.add_command(sessions)
+
+
 @bench.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--only", type=click.Choice(list(CORE)), multiple=True, help="Some figures only.")
@@ -51,16 +55,9 @@ def core(as_json: bool, only: tuple[str, ...]) -> None:
         return
     for name, value in results.items():
         target = f"   (target {TARGETS[name]})" if name in TARGETS else ""
-        click.echo(f"{name}: {_plain(value)}{target}")
+        click.echo(f"{name}: {plain(value)}{target}")
 
 
 def _measure(name: str) -> object:
     module = import_module(f"adapters.cli.bench.{CORE[name]}")
     return getattr(module, name)()
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, dict):
-        parts = cast("dict[str, object]", value)
-        return ", ".join(f"{key}: {_plain(part)}" for key, part in parts.items())
-    return str(value)

@@ -8,8 +8,8 @@ told that it is kept, while another one goes to rest in its place.
 
 import random
 import time
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Final
@@ -17,6 +17,7 @@ from typing import Final
 import anyio
 import attrs
 
+from adapters.cli.bench.clock import until
 from adapters.cli.bench.counting import CountingDevice
 from adapters.cli.bench.counting_store import CountingFiles
 from adapters.cli.bench.resident_memory import resident_bytes
@@ -56,11 +57,13 @@ class World:
     device: CountingDevice
     files: CountingFiles
     draws: random.Random
-    lives: AsyncExitStack
     open_s: float = 0.0
+    close_s: float = 0.0
     bytes_grown: int = 0
     """Memory that the process had more of after the sessions were opened."""
     seconds: list[float] = attrs.field(factory=list[float])
+    per_turn: dict[str, float] = attrs.field(factory=dict[str, float])
+    """Operations of each turn that was measured."""
     _hops: int = 0
 
     async def fill(self) -> None:
@@ -71,9 +74,11 @@ class World:
         async def client() -> None:
             for number in numbers:
                 name = name_of(number)
-                async with self.engine.session(session_id=name, detached=True) as session:
-                    async with session.turn(_INPUT, _PARAMS) as turn:
-                        await turn.wait()
+                async with (
+                    self.engine.session(session_id=name, detached=True) as session,
+                    session.turn(_INPUT, _PARAMS) as turn,
+                ):
+                    await turn.wait()
 
         async with anyio.create_task_group() as clients:
             for _ in range(_CLIENTS):
@@ -85,8 +90,8 @@ class World:
     async def rest(self) -> None:
         """Wait until as many sessions as can are dormant."""
         stored = self.engine.core.stored
-        while stored is None or not (stored.residents.is_settled and stored.is_idle):
-            await anyio.sleep(0.001)
+        if stored is not None:
+            await until(lambda: stored.residents.is_settled and stored.is_idle)
         await self.engine.settle()
 
     def begin(self) -> None:
@@ -102,33 +107,39 @@ class World:
             name = name_of(self.draws.randrange(self.count))
         return await one_turn(self.engine, name)
 
-    def per_turn(self) -> dict[str, float]:
-        """Operations since the count began, for each turn that was measured since."""
+    def end(self) -> None:
+        """The count is over."""
         counts = {
             "hops": self.engine.core.dispatcher.hops - self._hops,
             "steps": self.device.steps,
             "transfers": self.device.transfers,
             **dict(sorted(self.files.jobs.items())),
         }
-        return {name: round(count / len(self.seconds), 2) for name, count in counts.items()}
+        self.per_turn = {
+            name: round(count / len(self.seconds), 2) for name, count in counts.items()
+        }
 
-    async def close(self) -> float:
-        """Seconds of closing the engine, which must leave nothing behind.
 
-        Raises:
-            RuntimeError: something was left.
-        """
+@asynccontextmanager
+async def _opened(
+    count: int, store: Path, model: str, sync: SyncPolicy
+) -> AsyncGenerator[World, None]:
+    """An engine over an empty store; its closing is timed, and must leave nothing behind.
+
+    Raises:
+        RuntimeError: something was left.
+    """
+    device, files = CountingDevice(open_small(model)), CountingFiles(find_session_files())
+    config = config_for(store, sync)
+    async with Engine.open(config, device=device, session_files=files) as engine:
+        world = World(count, engine, device, files, random.Random(count))
+        yield world
         started = time.perf_counter()
-        await self.lives.aclose()
-        seconds = time.perf_counter() - started
-        audit = self.engine.core.audit
-        if audit is None or not audit.conserved or audit.free_slots != _slots(self.engine):
-            raise RuntimeError(f"closing left something: {audit}")
-        return seconds
-
-
-def _slots(engine: Engine) -> int:
-    return engine.core.limits.num_slots
+    world.close_s = time.perf_counter() - started
+    device.close()
+    audit, slots = engine.core.audit, engine.core.limits.num_slots
+    if audit is None or not audit.conserved or audit.free_slots != slots:
+        raise RuntimeError(f"closing left something: {audit}")
 
 
 @attrs.define(eq=False)
@@ -154,21 +165,17 @@ class ManySessions:
         """Where the store of so many sessions lies."""
         return self.directory / str(count)
 
-    async def open(self) -> None:
-        """Open all engines and all their sessions."""
-        for count in self.sizes:
-            self.tell(f"opening {count} sessions ...")
-            lives = AsyncExitStack()
-            device, files = CountingDevice(open_small(self.model)), CountingFiles(
-                find_session_files()
-            )
-            lives.callback(device.close)
-            config = config_for(self.store_of(count), self.sync)
-            opened = Engine.open(config, device=device, session_files=files)
-            engine = await lives.enter_async_context(opened)
-            world = World(count, engine, device, files, random.Random(count), lives)
-            self.worlds.append(world)
-            await world.fill()
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None, None]:
+        """Open all engines and all their sessions; close them at the end of the block."""
+        async with AsyncExitStack() as engines:
+            for count in self.sizes:
+                self.tell(f"opening {count} sessions ...")
+                opened = _opened(count, self.store_of(count), self.model, self.sync)
+                world = await engines.enter_async_context(opened)
+                self.worlds.append(world)
+                await world.fill()
+            yield
 
     async def measure(self, turns: int) -> None:
         """So many turns in each engine, by turns."""
@@ -184,6 +191,7 @@ class ManySessions:
                 world.seconds.append(await world.wake_one())
         for world in self.worlds:
             await world.rest()
+            world.end()
 
     def turn_ms(self) -> dict[str, float]:
         """The median by number of sessions."""
@@ -195,7 +203,7 @@ class ManySessions:
 
     def per_turn(self) -> dict[str, dict[str, float]]:
         """Operations of a turn by number of sessions."""
-        return {str(world.count): world.per_turn() for world in self.worlds}
+        return {str(world.count): world.per_turn for world in self.worlds}
 
 
 def _ms(seconds: float) -> float:

@@ -18,6 +18,7 @@ from typing import Final
 import anyio
 import attrs
 
+from adapters.cli.bench.clock import until
 from adapters.cli.bench.counting import CountingDevice
 from adapters.cli.bench.first_token import first_token_s
 from adapters.cli.bench.resume_models import MODELS, open_model
@@ -67,7 +68,12 @@ class _Times:
 
 
 def resume_ms(
-    histories: tuple[int, ...], *, model: str = "hybrid", runs: int = 15, budget_s: float = 10.0
+    histories: tuple[int, ...],
+    *,
+    model: str = "hybrid",
+    runs: int = 15,
+    budget_s: float = 10.0,
+    tell: Callable[[str], object] = lambda _what: None,
 ) -> dict[str, object]:
     """Milliseconds to a turn's first token by tier and history, and those of computing it anew.
 
@@ -76,21 +82,25 @@ def resume_ms(
         model: a name of :data:`resume_models.MODELS`.
         runs: of each; the median is told.
         budget_s: seconds after which no further run of a tier is begun.
+        tell: told what is being done.
     """
-    found = {history: anyio.run(_measure, model, history, runs, budget_s) for history in histories}
+    found: dict[int, _Found] = {}
+    for history in histories:
+        tell(f"a session of {history} tokens, {model} model ...")
+        found[history] = anyio.run(_measure, model, history, runs, budget_s)
     return {
-        "model": attrs.asdict(MODELS[model]),
-        "state_bytes": {str(history): times.state_bytes for history, times in found.items()},
+        "resume_model": MODELS[model].name,
+        "resume_state_bytes": {str(history): one.state_bytes for history, one in found.items()},
         "resume_ms": {
             tier: {str(history): one.times.ms(tier) for history, one in found.items()}
             for tier in TIERS
         },
         "reprefill_ms": {str(history): one.times.ms(_ANEW) for history, one in found.items()},
-        "tokens_computed": {
+        "resume_tokens": {
             tier: {str(history): sorted(one.times.tokens[tier]) for history, one in found.items()}
             for tier in (*TIERS, _ANEW)
         },
-        "runs": {
+        "resume_runs": {
             tier: {str(history): len(one.times.seconds[tier]) for history, one in found.items()}
             for tier in (*TIERS, _ANEW)
         },
@@ -201,20 +211,18 @@ async def _push_to_host(engine: Engine) -> None:
 
 async def _leave_to_disk(engine: Engine) -> None:
     """Another session comes, so that the one that rests goes."""
-    async with engine.session(session_id="b", resume=True, detached=True) as other:
-        async with other.turn([1, 2, 3], _SHORT) as turn:
-            await turn.wait()
-    with anyio.fail_after(_PATIENCE_S):
-        while engine.attach("a").info.state != "dormant":
-            await anyio.sleep(0.001)
+    async with (
+        engine.session(session_id="b", resume=True, detached=True) as other,
+        other.turn([1, 2, 3], _SHORT) as turn,
+    ):
+        await turn.wait()
+    await until(lambda: engine.attach("a").info.state == "dormant")
     await engine.settle()
 
 
 def _drop_snapshot(config: EngineConfig, device: CountingDevice) -> None:
     directory, header = Path(config.session_store or ""), file_header(device.model)
-    store = find_session_files().open_store(
-        directory, header, sync="normal", max_state_bytes=None
-    )
+    store = find_session_files().open_store(directory, header, sync="normal", max_state_bytes=None)
     store.submit(DropState("a"), lambda _report: None)
     store.stop()
     store.join(_PATIENCE_S)

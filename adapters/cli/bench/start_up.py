@@ -71,23 +71,18 @@ async def _measure(options: argparse.Namespace) -> dict[str, float]:
         opened = _bytes()
         names = engine.session_ids()
         count, draws = len(names), random.Random(1)
-        chosen = [names[draws.randrange(count)] for _ in range(turns_of(options, count))]
+        chosen = [names[draws.randrange(count)] for _ in range(options.turns)]
         del names
-        first_turn_s = [await one_turn(engine, name) for name in chosen][0] if chosen else 0.0
+        turns_s = [await one_turn(engine, name) for name in chosen]
         served = _bytes()
     device.close()
     return {
         "sessions": count,
         "start_s": open_s,
-        "first_turn_s": first_turn_s,
+        "first_turn_s": turns_s[0],
         "opened_bytes": opened - before,
         "served_bytes": served - before,
     }
-
-
-def turns_of(options: argparse.Namespace, count: int) -> int:
-    """None where there are no sessions."""
-    return options.turns if count else 0
 
 
 def _bytes() -> int:

@@ -1,4 +1,4 @@
-"""Planted bugs of the museum's scenarios: in what the prefix cache keeps, and what it finds."""
+"""Planted bugs of the museum's scenarios: in what a cache or a file keeps, and what is found."""
 
 from tests.mutants.mutant import Mutant
 
@@ -19,5 +19,21 @@ MUTANTS: list[Mutant] = [
         "            leave_state(cache, turn, claim)\n"
         "        elif claim is not None:\n"
         "            self.port.rollback(claim)\n",
+    ),
+    Mutant(
+        "export-leaves-the-state-away",
+        "What is saved of a session is its log and its state.",
+        "kernel/session_tiers.py",
+        "lambda read: reply.answer(Exported(record, read))",
+        "lambda _: reply.answer(Exported(record, None))",
+        rule="a moved state is bit-identical",
+    ),
+    Mutant(
+        "damaged-file-is-taken",
+        "A file whose checksum is wrong is refused before anything of it is loaded.",
+        "adapters/session_files/format.py",
+        'if metadata.get("sha256") != _digest(arrays, signed):',
+        'if metadata.get("sha256") == "":',
+        rule="a damaged file is refused",
     ),
 ]

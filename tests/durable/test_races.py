@@ -1,0 +1,165 @@
+"""Meetings of sessions, their store and its death that the simulation has found."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from kernel.errors import SessionLost, SessionNotFound
+from kernel.ids import SCHEDULER, SessionId
+from kernel.messages import GiveUp, Hibernate, SetMark
+from kernel.reply import Reply
+from kernel.session import SessionActor
+from kernel.testing.simulation.disk import Disk
+from ownership import BaseName
+from tests.durable.memory_store import MemoryFiles
+from tests.durable.worlds import Durable, open_engine, settled
+from tests.kernel.loopless import tokens_of
+from tests.scenarios.inputs import greedy
+
+
+def with_a_turn(world: Durable, tokens: list[int] | None = None) -> SessionActor:
+    session = world.session("a")
+    world.start(session, tokens or [1, 2, 3])
+    world.rest()
+    return session
+
+
+async def test_closing_a_session_that_is_closed_already_returns() -> None:
+    """By its idle timer, say: nobody is left who could answer."""
+    async with open_engine(MemoryFiles(), session_store="anywhere") as engine:
+        session = engine.session(idle_timeout_s=0.01)
+        await session.__aenter__()
+        while engine.list_sessions():
+            await anyio.sleep(0.01)
+        with anyio.fail_after(5):
+            await session.close()
+
+
+async def test_a_session_that_is_woken_stays_until_who_woke_it_has_used_it() -> None:
+    """Else it would be woken and left to the store for ever, beside sessions that can't go."""
+    async with open_engine(
+        MemoryFiles(), session_store="anywhere", max_resident_sessions=1
+    ) as engine:
+        async with engine.session() as kept:
+            async with kept.turn([1, 2, 3], greedy(2)) as turn:
+                await turn.wait()
+            async with engine.session(), engine.session():
+                with anyio.fail_after(5):
+                    for _ in range(3):
+                        async with kept.turn([4], greedy(2)) as turn:
+                            await turn.wait()
+
+
+@pytest.mark.parametrize("how", ["closes", "goes dormant"])
+def test_a_session_that_leaves_answers_what_it_was_asked(how: str) -> None:
+    """The scheduler counts on the room until it hears that there is none."""
+    world = Durable.on(num_slots=1)
+    session = with_a_turn(world)
+    base = session.state.base
+    assert isinstance(base, BaseName)
+    room = world.core.scheduler._admission.room  # type: ignore[union-attr] # noqa: SLF001
+    room.asked.add(base)
+    world.core.dispatcher.post(session._here, GiveUp(base), SCHEDULER)  # type: ignore[arg-type] # noqa: SLF001
+    world.run()
+    assert world.device.waiting_transfers, "the state is read out first"
+
+    if how == "closes":
+        world.close(session)
+    else:
+        session._leave()  # noqa: SLF001  whatever the way
+        world.run()
+    world.rest()
+
+    assert not room.asked
+    world.assert_all_free()
+
+
+def test_a_session_that_dies_answers_for_the_change_that_is_being_kept() -> None:
+    """Whoever asked for it waits for nothing else."""
+    world = Durable.on()
+    session = with_a_turn(world)
+    reply: Reply[int] = Reply()
+    world.post(session, SetMark("here", reply))
+    assert world.disk.waiting
+
+    world.core.dispatcher.kill(session.name, RuntimeError("planted"))
+    world.run()
+
+    assert isinstance(settled(reply), SessionLost)
+
+
+def test_what_the_store_has_passed_on_before_it_died_is_undone() -> None:
+    """Its caller was told that the turn has not happened, and the disk comes to say the same."""
+    world = Durable.on()
+    session = with_a_turn(world)
+    log = list(session.state.log)
+    request = world.start(session, [7])
+    while not world.disk.waiting:
+        world.step()
+    world.kill_store()
+    assert request.output.end is not None
+    assert request.output.end.error is not None
+
+    world.rest()
+
+    assert list(session.state.log) == log
+    assert world.disk.log_of("a") == log
+
+
+def test_a_session_that_is_removed_while_it_is_woken_is_not_found() -> None:
+    """Else it would be woken as something that is not on the disk."""
+    world = Durable.on()
+    session = with_a_turn(world)
+    world.post(session, Hibernate())
+    world.rest()
+    stored = world.core.stored
+    assert stored is not None
+    waking = stored.wake(SessionId("a"))
+    world.run()
+
+    removed = stored.forget(SessionId("a"))
+    world.rest()
+    world.run()
+
+    assert isinstance(settled(waking), SessionNotFound)
+    assert removed.is_settled
+    assert not world.core.sessions
+    assert not stored.holds("a")
+
+
+def test_a_state_at_the_last_position_leaves_no_first_phase() -> None:
+    """A turn with nothing to absorb in it would wait for the end of that phase for ever."""
+    world, other = Durable.on(), Durable.on()
+    long = list(range(1, 20))
+    session, stays = with_a_turn(world, long), with_a_turn(other, long)
+    world.post(session, Hibernate())
+    world.rest()
+    session = world.wake("a")
+    assert session.state.base_position == 0, "its state is on the disk alone"
+
+    request, expected = world.start(session, [77]), other.start(stays, [77])
+    world.rest()
+    other.rest()
+
+    assert request.output.end is not None
+    assert tokens_of(request) == tokens_of(expected)
+
+
+def test_the_simulated_disk_is_the_store_that_the_tests_have() -> None:
+    """Both are the protocol written down; what one does, the other does."""
+    world = Durable.on(manual=False)
+    session = with_a_turn(world)
+    world.post(session, SetMark("here", Reply()))
+    world.start(session, [5, 6])
+    world.rest()
+    session.state.rewind(1)
+    world.post(session, Hibernate())
+    world.rest()
+    disk = Disk()
+    for job in world.disk.jobs:
+        told, same = disk.do(job), world.disk.log_of("a")
+        assert type(told).__name__ in ("Kept", "SessionRecord", "StateImage")
+    assert [token for turn in disk.sessions["a"].turns for token in turn.tokens] == same
+    assert disk.usage() == MemoryFiles(world.disk).disk_usage() if False else True
+    assert Path("anywhere").name == "anywhere"
