@@ -75,10 +75,15 @@ def name(parameter: str, value: object) -> None:
         raise ValidationError(parameter=parameter, value=value, why="it must be a str, not empty")
 
 
-def path(parameter: str, value: object) -> None:
-    """Refuse what names no file."""
-    if not isinstance(value, str | os.PathLike) or not str(value):
+def path(parameter: str, value: object) -> str:
+    """Refuse what names no file; returns it as text."""
+    try:
+        found: object = os.fspath(cast("os.PathLike[str]", value))
+    except TypeError:
+        found = ""
+    if not isinstance(found, str) or not found:
         raise ValidationError(parameter=parameter, value=value, why="it must name a file")
+    return found
 
 
 def instance(parameter: str, value: object, kind: type) -> None:

@@ -54,8 +54,8 @@ def _store_bytes(value: object) -> int | None:
     return None if value is None else parse_bytes("session_store_bytes", value)
 
 
-def _path(value: object) -> object:
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
+def _path(value: "str | os.PathLike[str] | None") -> str | None:
+    return value if value is None or isinstance(value, str) else checks.path("session_store", value)
 
 
 @attrs.frozen(kw_only=True)

@@ -124,9 +124,7 @@ class Engine(EngineSessions):
                 # The task group itself cancelled the block; that must not look like a normal end.
                 failed = EngineClosed(why=ENDED_UNASKED)
         finally:
-            if store is not None:
-                store.stop()  # the core did, unless it was never made
-                store.join(config.stop_timeout_s)
+            _close_store(store, config.stop_timeout_s)
             if device is None:
                 backend.close()
         if failed is not None:
@@ -337,6 +335,13 @@ class Engine(EngineSessions):
         stored.residents.all_to_rest()
         with anyio.move_on_after(timeout_s):
             await self._shell.until(lambda: stored.residents.is_settled)
+
+
+def _close_store(store: StoreWorker | None, timeout_s: float) -> None:
+    """Let go of the store's lock; the core has closed it, unless it was never made."""
+    if store is not None:
+        store.stop()
+        store.join(timeout_s)
 
 
 def _unless_cancelled(progress: OnProgress, now: LoadProgress) -> None:

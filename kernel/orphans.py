@@ -22,8 +22,9 @@ def orphans(
     known = set(quarantine.leases())
     if pool is not None:
         known.update(pool.leases.values())
-        launches = LaunchStep | LaunchTransfer
-        known.update(mail.lease for mail in pool.mailbox if isinstance(mail, launches))
+        known.update(
+            mail.lease for mail in pool.mailbox if isinstance(mail, LaunchStep | LaunchTransfer)
+        )
     if scheduler is not None:
         known.update(mail.lease for mail in scheduler.mailbox if isinstance(mail, StepLanded))
     return [lease for lease in view.leases() if lease not in known]

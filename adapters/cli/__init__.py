@@ -9,6 +9,7 @@ from adapters.cli.generate import generate
 from adapters.cli.info import info
 from adapters.cli.output import ErrorsAsMessages
 from adapters.cli.plan import plan
+from adapters.cli.sessions import sessions
 from adapters.cli.trace import trace
 
 __all__ = ["main"]
@@ -23,5 +24,5 @@ def main() -> None:
     """
 
 
-for command in (demo, chat, generate, bench, plan, trace, info):
+for command in (demo, chat, generate, sessions, bench, plan, trace, info):
     main.add_command(command)

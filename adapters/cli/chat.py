@@ -9,8 +9,8 @@ import anyio.to_thread
 import click
 from anyio.abc import TaskStatus
 
-from adapters.cli.chat_commands import carry_out
-from adapters.cli.engine_options import config_from, engine_options
+from adapters.cli.chat_commands import carry_out, describe
+from adapters.cli.engine_options import config_from, engine_options, store_options
 from adapters.cli.load_bar import load_bar
 from adapters.cli.sampling_options import SAMPLING_NAMES, params_from, sampling_options
 from kernel import (
@@ -26,33 +26,58 @@ from kernel import (
 __all__ = ["Conversation", "chat"]
 
 PROMPT = "> "
+KEPT = "chat"
+"""The conversation of a store that is meant when none is named."""
 
 
 @click.command()
 @click.option("--system", default="", help="What the model is told before the first line.")
+@click.option(
+    "--session",
+    "name",
+    help="Which conversation of the store to go on with, or to begin.  [default: chat]",
+)
 @sampling_options
+@store_options
 @engine_options
-def chat(system: str, **options: Any) -> None:
+def chat(system: str, name: str | None, **options: Any) -> None:
     """Talk to a model in one session that keeps its state from turn to turn.
 
     What you type is a message by the model's chat template; a model without one continues the
     text. Ctrl-C interrupts the answer: what was shown stays in the session. /undo takes the last
     line and its answer back, /checkpoint NAME marks a place and /restore NAME goes back to it,
     /info shows the session, /quit or the end of input leaves.
+
+    With --session-store DIR the conversation is kept there, and the next chat goes on with it;
+    "tenure sessions DIR" lists what is there.
     """
+    if name is not None and options["session_store"] is None:
+        raise click.UsageError("--session names a conversation of a store; give --session-store")
     params_from(options)  # what makes no sense is said before a model is loaded
     engine_part = {name: value for name, value in options.items() if name not in SAMPLING_NAMES}
     # Pools for one conversation: whoever talks to a model of gigabytes wants no room for more.
     config = config_from(engine_part, log_events=False, max_num_seqs=1, max_sessions=1)
-    anyio.run(_chat, config, system, options)
+    anyio.run(_chat, config, system, name or KEPT, options)
 
 
-async def _chat(config: EngineConfig, system: str, options: dict[str, Any]) -> None:
+async def _chat(config: EngineConfig, system: str, name: str, options: dict[str, Any]) -> None:
     with load_bar(options["progress"]) as progress:
-        async with Engine.open(config, progress=progress) as engine, engine.session() as session:
+        async with (
+            Engine.open(config, progress=progress) as engine,
+            _session(engine, config, name) as session,
+        ):
+            if session.info.num_tokens:
+                click.echo(describe(session.info))
             params = params_from(options, engine.core.model.default_params)
             speaks = engine.takes_messages
             await Conversation(session, params, system=system, takes_messages=speaks).run()
+
+
+def _session(engine: Engine, config: EngineConfig, name: str) -> Session:
+    """A session that ends with the block, or one that stays in the store and may be there yet."""
+    if config.session_store is None:
+        return engine.session()
+    return engine.session(session_id=name, detached=True, resume=True)
 
 
 class Conversation:

@@ -23,7 +23,7 @@ from adapters.session_store.transaction import Committer
 from adapters.session_store.worker import SqliteStore
 from kernel.session_store import FileHeader, SyncPolicy
 
-__all__ = ["DATABASE", "SNAPSHOTS", "open_session_store"]
+__all__ = ["DATABASE", "SNAPSHOTS", "header_of", "open_session_store"]
 
 DATABASE = "sessions.sqlite3"
 SNAPSHOTS = "snapshots"
@@ -88,36 +88,42 @@ def _make_or_check(
     # Before anything is read: from then on nobody else gets in, and no memory is shared.
     database.execute("PRAGMA locking_mode = EXCLUSIVE")
     set_policies(database, sync)
-    [(application,)] = database.execute("PRAGMA application_id")
-    [(version,)] = database.execute("PRAGMA user_version")
     if is_empty(database):
         database.execute("PRAGMA journal_mode = WAL")
         create_tables(database, header)
-    elif application != APPLICATION_ID:
+        return
+    difference = difference_of(header_of(database, directory), header)
+    if difference is not None:
+        reason, what = difference
+        why = f"{what}; open it with the engine that it belongs to, or give another directory"
+        raise refused(directory, reason, why)
+
+
+def header_of(database: Database, directory: Path) -> FileHeader:
+    """Whose sessions are in a database that should be a store's.
+
+    Raises:
+        SessionStoreError: it is another program's, or of a newer version.
+        DatabaseFault: it is damaged.
+    """
+    [(application,)] = database.execute("PRAGMA application_id")
+    [(version,)] = database.execute("PRAGMA user_version")
+    if application != APPLICATION_ID:
         why = f"{DATABASE} there is another program's; give a directory of its own"
         raise refused(directory, "foreign", why)
-    elif version > FORMAT_VERSION:
+    if version > FORMAT_VERSION:
         why = (
             f"its format is version {version} and this release knows version {FORMAT_VERSION};"
             " open it with the release that wrote it, or a later one"
         )
         raise refused(directory, "version", why)
-    else:
-        _check_header(database, directory, header)
-
-
-def _check_header(database: Database, directory: Path, header: FileHeader) -> None:
     missing = missing_tables(database)
     if missing:
         raise DatabaseFault(f"it has no {', '.join(missing)}", "damaged")
     kept = read_header(database)
     if kept is None:
         raise DatabaseFault("its header is not whole", "damaged")
-    difference = difference_of(kept, header)
-    if difference is not None:
-        reason, what = difference
-        why = f"{what}; open it with the engine that it belongs to, or give another directory"
-        raise refused(directory, reason, why)
+    return kept
 
 
 def _start(tables: Tables, snapshots: Snapshots) -> SqliteStore:

@@ -12,10 +12,12 @@ import attrs
 
 from kernel.actor import AnyActor
 from kernel.core import Core
-from kernel.ids import SCHEDULER
+from kernel.ids import SCHEDULER, STORE
 from kernel.orphans import orphans
+from kernel.scheduler import Scheduler
 from kernel.session import SessionActor
-from ownership import BaseName, ClaimHandle, ClaimId, CustodianId, Kind
+from kernel.store_actor import StoreActor
+from ownership import BaseName, ClaimHandle, ClaimId, CustodianId, Kind, LedgerView
 
 __all__ = ["Broken", "all_free", "always", "at_rest"]
 
@@ -168,26 +170,51 @@ def _custody(core: Core, holder: CustodianId, listed: Sequence[ClaimHandle]) -> 
 def _unrest(core: Core) -> Iterator[str]:
     if not core.dispatcher.is_quiet:
         yield "a message is under way"
-    for actor in core.sessions.values():
-        if actor.active is not None:
-            yield f"turn {actor.active.id} of {actor.name} is open, and nothing will happen"
-        for request in actor.waiting:
-            yield f"turn {request.id} of {actor.name} waits for ever"
     if core.door.queued_reqs:
         yield f"the door still counts {core.door.queued_reqs} turns"
-    scheduler = core.scheduler
-    if scheduler is not None:
-        for turn in scheduler.roster:
-            yield f"the scheduler has turn {turn.id} ({turn.state.value}), which nobody waits for"
-        if scheduler.flight is not None:
-            yield f"step {scheduler.flight.step} has not landed"
-        for base in {*_asked(scheduler), *scheduler.parking.asked}:
-            yield f"{base} was asked for, and nobody has answered"
-        for flight in scheduler.parking.flights:
-            yield f"{flight.lease!r} has not landed"
-    for claim in core.ledger.view.held_by(SCHEDULER):
+    for actor in core.sessions.values():
+        yield from _restless_session(actor)
+    if core.scheduler is not None:
+        yield from _restless_scheduler(core.scheduler)
+    store = core.dispatcher.actor(STORE)
+    if isinstance(store, StoreActor) and not store.is_idle:
+        yield "the store has not done all that it was asked"
+    yield from _restless_ledger(core.ledger.view)
+
+
+def _restless_session(actor: SessionActor) -> Iterator[str]:
+    if actor.active is not None:
+        yield f"turn {actor.active.id} of {actor.name} is open, and nothing will happen"
+    for request in actor.waiting:
+        yield f"turn {request.id} of {actor.name} waits for ever"
+    if actor.state.held is not None:
+        yield f"{actor.name} holds a claim of a turn that is over"
+    if actor.has_business_with(SCHEDULER) and actor.active is None:
+        yield f"{actor.name} waits for a state to be read out"
+    if actor.archive is not None:
+        if actor.archive.has_business:
+            yield f"{actor.name} waits for the store"
+        for message in actor.archive.deferred:
+            yield f"{actor.name} has never handled {message}"
+
+
+def _restless_scheduler(scheduler: Scheduler) -> Iterator[str]:
+    for turn in scheduler.roster:
+        yield f"the scheduler has turn {turn.id} ({turn.state.value}), which nobody waits for"
+    if scheduler.flight is not None:
+        yield f"step {scheduler.flight.step} has not landed"
+    for base in {*_asked(scheduler), *scheduler.parking.asked}:
+        yield f"{base} was asked for, and nobody has answered"
+    for flight in scheduler.parking.flights:
+        yield f"{flight.lease!r} has not landed"
+    cache = scheduler.cache
+    if cache is not None and cache.books.bytes > cache.books.sizes.budget:
+        yield f"the prefix cache has {cache.books.bytes} bytes, beyond its budget"
+
+
+def _restless_ledger(view: LedgerView) -> Iterator[str]:
+    for claim in view.held_by(SCHEDULER):
         if claim.kind is not Kind.CACHE:
             yield f"the scheduler holds {claim}"
-    view = core.ledger.view
     if len(view.leases()) > view.quarantined_leases:
         yield "a step is on the device"

@@ -7,10 +7,11 @@ import pytest
 
 from kernel.errors import SessionExists, SessionNotFound, StoreError
 from kernel.ids import SCHEDULER, SessionId
-from kernel.messages import CloseSession, ExportSession, Hibernate, SetMark
+from kernel.messages import CloseSession, ExportSession, GiveUp, Hibernate, Rewind, SetMark
 from kernel.reply import Reply
 from kernel.session import SessionActor
 from kernel.session_store import StoredTurn
+from ownership import BaseName
 from tests.durable.memory_store import MemoryStore
 from tests.durable.worlds import Durable, settled
 from tests.kernel.loopless import error_of, read, tokens_of
@@ -292,6 +293,42 @@ def test_a_turn_that_is_interrupted_while_its_state_is_read_ends_with_its_input(
     assert error_of(request) is None
     assert list(woken.state.log)[-1] == 77
     assert world.disk.log_of("a") == list(woken.state.log)
+
+
+def test_a_snapshot_goes_with_the_log_that_it_is_of() -> None:
+    """Nobody asks for it after a cut below it, or is told that it was lost."""
+    probe = Recorder()
+    world = Durable.on(probe=probe)
+    hibernate(world, with_turns(world))
+    woken = world.wake("a")
+    world.post(woken, Rewind(1, Reply()))
+    world.rest()
+    cached = next_turn(world, woken)[-1]
+
+    assert cached == 0
+    assert probe.named("session.state_lost") == []
+
+
+def test_an_image_that_was_read_of_another_history_is_not_kept() -> None:
+    """The log went back and forth while it was read; its position says nothing of its tokens."""
+    world, other = Durable.on(), Durable.on()
+    session = with_turns(world)
+    base = session.state.base
+    assert isinstance(base, BaseName)
+    world.post(session, GiveUp(base))
+    world.post(session, Rewind(0, Reply()))
+    world.work()
+    again = [7] * 20
+    world.start(session, again)
+    while world.device.waiting or world.disk.waiting:
+        world.work() if world.disk.waiting else world.step()
+    world.rest()
+    cold = other.session("a")
+    other.start(cold, again)
+    other.rest()
+    hibernate(world, session)
+
+    assert next_turn(world, world.wake("a"))[:-1] == next_turn(other, cold)[:-1]
 
 
 def test_marks_come_back_without_their_states() -> None:

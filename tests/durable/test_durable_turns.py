@@ -243,6 +243,35 @@ def test_the_death_of_the_store_fails_the_turn_and_the_next_one_is_kept() -> Non
     assert tokens_of(again) == request.output.tokens
 
 
+def test_half_a_change_that_failed_is_taken_off_the_disk() -> None:
+    """The facts were refused and the turn was not; its caller was told that it failed."""
+    world = Durable.on()
+    session = world.session("a")
+    world.disk.fail_next.append("full")
+    request = saving(world, session)
+    world.work()
+
+    assert isinstance(error_of(request), StoreError)
+    assert kept_by(world, session) == list(session.state.log) == []
+
+
+def test_a_cut_that_the_store_died_with_is_undone_on_the_disk() -> None:
+    """Its job may be done after the death; what it has cut is written again."""
+    world = Durable.on()
+    session = world.session("a")
+    for _ in range(2):
+        saving(world, session)
+        world.work()
+    before = list(session.state.log)
+    reply: Reply[int] = Reply()
+    world.post(session, Rewind(0, reply))
+    world.kill_store()
+    world.work()
+
+    assert isinstance(outcome(reply), StoreError)
+    assert kept_by(world, session) == list(session.state.log) == before
+
+
 def test_the_death_of_the_scheduler_does_not_concern_a_turn_that_is_being_kept() -> None:
     """It has let go of the turn already."""
     world = Durable.on()

@@ -89,13 +89,13 @@ def test_a_handle_that_was_spent_and_kept_is_seen() -> None:
     """A list may not name what is somebody else's by now."""
     stage = rested()
     actor = stage.core.sessions[SessionId("a")]
-    state = actor.state.state
-    assert state is not None
-    stage.core.ledger.session_port(actor.name).close(state)
+    assert actor.state.state is not None
+    stage.core.ledger.reclaim(actor.name)
 
-    broken = always(stage.core)
+    broken = always(stage.core, reclaims=True)
 
-    assert "one custodian" in properties(broken)
+    assert properties(broken) == {"one custodian"}
+    assert "lists" in str(broken[0])
 
 
 def test_more_mail_than_was_meant_is_broken() -> None:

@@ -1,4 +1,4 @@
-"""P16, persistence: what was saved goes on as if nothing had been, or is refused and leaves nothing."""
+"""P16, persistence: what was saved goes on as if nothing had been, or leaves nothing behind."""
 
 from pathlib import Path
 
@@ -56,8 +56,8 @@ async def test_m130_a_saved_session_holds_all_that_resume_needs(tmp_path: Path) 
 async def test_m132_a_damaged_file_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     """ggml-org/llama.cpp#27068: after a restore that failed, later answers were empty.
 
-    The file is damaged near its end, where the state is, and cut. Each restore is a typed error that
-    says what is wrong; nothing was opened, no memory taken, and the next turns are those of an
+    The file is damaged near its end, where the state is, and cut. Each restore is a typed error
+    that says what is wrong; nothing was opened, no memory taken, and the next turns are those of an
     engine that never saw the file. The file as it was written still goes on.
     """
     path = tmp_path / "session.safetensors"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 
-from tests.mutants.layers import Layer
+from tests.mutants.layers import Layer, narrowed
 from tests.mutants.mutant import Mutant, mutated_copy
 
 __all__ = ["BrokenLayerError", "Verdict", "check_clean", "judge_all"]
@@ -34,9 +34,11 @@ def check_clean(
     """Run each layer on the unmutated copy; returns how long each took.
 
     Raises:
-        BrokenLayerError: one of them finds something.
+        BrokenLayerError: one of them finds something, or a mutant names a test that isn't there.
     """
     paths = sorted({mutant.path for mutant in mutants})
+    near = sorted({test for mutant in mutants for test in mutant.near})
+    layers = [*layers, *narrowed(layers, near)]
     with ThreadPoolExecutor(jobs) as pool:
         runs = {
             layer.name: pool.submit(layer.run, root, *seen)
@@ -68,8 +70,8 @@ def _judge(layers: Sequence[Layer], mutant: Mutant, root: Path, all_layers: bool
     caught_by: list[str] = []
     said, length, seconds = "", None, 0.0
     with mutated_copy(mutant, source=root) as copy:
-        for layer in layers:
-            if not layer.can_see(mutant.path):
+        for layer in (*narrowed(layers, mutant.near), *layers):
+            if not layer.can_see(mutant.path) or layer.name in caught_by:
                 continue
             outcome = layer.run(copy, mutant.path)
             seconds += outcome.seconds

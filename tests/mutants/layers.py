@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
-__all__ = ["LADDER", "Layer", "Outcome"]
+__all__ = ["LADDER", "Layer", "Outcome", "narrowed"]
 
 _PYTEST = ("pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=line")
 _OWNERSHIP = ("ownership/",)
@@ -53,6 +53,10 @@ class Layer:
     def can_see(self, path: str) -> bool:
         """Whether it runs the code of that file at all."""
         return path.startswith(self.sees)
+
+    def folders(self) -> list[str]:
+        """The folders of tests that it runs."""
+        return [f"{part}/" for part in self.module if part.startswith("tests/")]
 
     def run(self, root: Path, *paths: str) -> Outcome:
         """Judge the copy under ``root``, in which these files were changed."""
@@ -117,7 +121,21 @@ _EXPLORE = (
 )
 _SIMULATE = ("kernel.testing", "simulate", "--seeds", "1..100", "--until-failure", "--json")
 
-_DEVICE = ("adapters/torch_device/", "adapters/ragged/")
+
+def narrowed(layers: Sequence[Layer], tests: Sequence[str]) -> list[Layer]:
+    """These layers with some of their tests alone; one that has none of them is left out."""
+    narrow: list[Layer] = []
+    for layer in layers:
+        folders = tuple(layer.folders())
+        own = [test for test in tests if folders and test.startswith(folders)]
+        if own:
+            narrow.append(attrs.evolve(layer, module=(*_PYTEST, *own)))
+    return narrow
+
+
+_DEVICE = ("adapters/torch_device/", "adapters/ragged/", "adapters/image_check.py")
+
+_STORE = ("adapters/session_store/",)
 
 LADDER: Final = (
     Layer("types", _ALL, ("mypy", "--no-error-summary", "{path}"), 300),
@@ -129,6 +147,9 @@ LADDER: Final = (
     Layer("unit tests", _CORE, (*_PYTEST, "tests/kernel"), 200),
     Layer("scenarios", _CORE, (*_PYTEST, "tests/scenarios", "tests/cancellation"), 300),
     Layer("prefix cache", _CORE, (*_PYTEST, "tests/prefix_cache"), 200),
+    Layer("pressure", _CORE, (*_PYTEST, "tests/pressure"), 200),
+    Layer("durability", _CORE, (*_PYTEST, "tests/durable"), 200),
+    Layer("store", _STORE, (*_PYTEST, "tests/store"), 200),
     Layer("device", _DEVICE, (*_PYTEST, "tests/torch_device", "tests/ragged"), 200),
 )
 """In order of cost."""

@@ -27,6 +27,7 @@ class Mutant:
         old: text that stands exactly once in the file.
         new: what stands there instead.
         rule: the ◆ rule of the design that it undoes, or what else it stands for.
+        near: tests that know the promise best; they are asked before any layer, for their own.
     """
 
     id: str
@@ -35,6 +36,7 @@ class Mutant:
     old: str
     new: str
     rule: str = ""
+    near: tuple[str, ...] = ()
 
     def apply(self, root: Path) -> None:
         """Change the file under ``root``.

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import anyio
 import attrs
@@ -10,6 +11,7 @@ import torch
 from adapters.fake_device import FakeDevice
 from kernel import Engine, EngineConfig
 from kernel.step import Device
+from tests.oracle.lives import run_lives
 from tests.oracle.tiny_model import TinyModel
 from tests.oracle.world import Finished, Plan, cold_run, run_world
 
@@ -44,6 +46,9 @@ async def judge_fake_worlds(seeds: Iterable[int]) -> Tally:
         plan = Plan.draw(seed, vocab=1000)
         device = FakeDevice(eos_token_ids=(), delay=None if seed % 2 else 0.0)
         finished = await _run(tally, plan, device)
+        if seed % 2:
+            made: list[FakeDevice] = []
+            finished += await _run_lives(tally, plan, partial(_new_fake, made))
         solo = EngineConfig(num_slots=1, num_pages=400, page_size=plan.page_size, max_num_seqs=1)
         async with Engine.open(solo, device=FakeDevice(eos_token_ids=())) as cold:
             for turn in finished:
@@ -72,7 +77,10 @@ async def judge_torch_worlds(
                 uses_slots="mamba2" in kinds,
                 uses_pages="attention" in kinds,
             )
-            for turn in await _run(tally, plan, model.device(dtype)):
+            finished = await _run(tally, plan, model.device(dtype))
+            if seed % 2:
+                finished += await _run_lives(tally, plan, partial(model.device, dtype))
+            for turn in finished:
                 verdict = model.judge(turn)
                 _count(tally, seed, verdict.tokens, verdict.differing, verdict.ties)
             progress(seed)
@@ -88,6 +96,19 @@ async def _run(tally: Tally, plan: Plan, device: Device) -> list[Finished]:
     tally.turns += len(world.finished)
     tally.events.update(world.events)
     return [turn for turn in world.finished if turn.tokens]
+
+
+def _new_fake(made: list[FakeDevice]) -> FakeDevice:
+    made.append(FakeDevice(eos_token_ids=()))
+    return made[-1]
+
+
+async def _run_lives(tally: Tally, plan: Plan, device: Callable[[], Device]) -> list[Finished]:
+    with anyio.fail_after(WORLD_TIMEOUT_S):
+        world = await run_lives(plan, device)
+    tally.turns += len(world.finished)
+    tally.events.update(world.events)
+    return world.finished
 
 
 def _count(tally: Tally, seed: int, tokens: int, differing: int, ties: int) -> None:

@@ -20,9 +20,12 @@ from kernel import (
     TurnNotFound,
     ValidationError,
 )
+from kernel.step import ModelSpec
 from tests.oracle.history import History
 
 __all__ = ["Finished", "Plan", "World", "cold_run", "run_world"]
+
+_STATE_POSITIONS = 48
 
 
 @attrs.frozen(kw_only=True)
@@ -42,6 +45,8 @@ class Plan:
     has_faults: bool = True
     cache_block: int = 0
     """Positions between states of the prefix cache; 0: there is none."""
+    host_states: int = 0
+    """States of some 48 positions that host memory has room for."""
 
     @classmethod
     def draw(
@@ -49,6 +54,11 @@ class Plan:
     ) -> "Plan":
         """A plan of moderate size, tight pools included."""
         rng = random.Random(f"plan {seed}")
+        below = random.Random(f"tiers {seed}")
+        tiers = {
+            "host_states": below.choice([0, 1, 3, 20]),
+            "cache_block": below.choice([0, 0, 4, 8]),
+        }
         rows = rng.choice([1, 2, 4, 8, 8])
         if seed % 4 == 0 and uses_pages:
             # A crowd of long one-shots on few pages: growth has to preempt.
@@ -64,6 +74,7 @@ class Plan:
                 one_shots=10,
                 turns=2,
                 vocab=vocab,
+                **tiers,
             )
         return cls(
             seed=seed,
@@ -76,9 +87,12 @@ class Plan:
             one_shots=rng.choice([0, 2, 6, 10]),
             turns=rng.randint(1, 4),
             vocab=vocab,
+            **tiers,
         )
 
-    def config(self) -> EngineConfig:
+    def config(self, model: ModelSpec) -> EngineConfig:
+        """The engine's, for a model of such states."""
+        state_bytes = model.slot_bytes + _STATE_POSITIONS * model.page_token_bytes
         return EngineConfig(
             model="fake",
             num_slots=self.num_slots or None,
@@ -88,6 +102,7 @@ class Plan:
             max_num_batched_tokens=self.max_num_batched_tokens,
             enable_prefix_caching=self.cache_block > 0,
             prefix_cache_block=self.cache_block or 512,
+            host_memory_bytes=self.host_states * state_bytes,
             log_events=False,
         )
 
@@ -122,7 +137,7 @@ async def cold_run(engine: Engine, context: tuple[int, ...], length: int) -> tup
 async def run_world(plan: Plan, device: Device) -> World:
     """Run a plan to its end on a device; the engine must be conserved throughout."""
     world = World(plan)
-    async with Engine.open(plan.config(), device=device) as engine:
+    async with Engine.open(plan.config(device.model), device=device) as engine:
         async with anyio.create_task_group() as tasks:
             for number in range(plan.sessions):
                 tasks.start_soon(_live_session, world, engine, number)
@@ -145,6 +160,7 @@ async def run_world(plan: Plan, device: Device) -> World:
             "recomputed_tokens",
             "cache_hits",
             "cache_evictions",
+            "cache_published",
         ):
             world.events[name] = getattr(stats, name)
     return world

@@ -4,26 +4,21 @@ import pytest
 
 from ownership import (
     DEVICE,
-    NO_SLOT,
     ZEROS,
     Absorbed,
     BaseName,
     BaseView,
     Capacity,
     Content,
-    CopyFrom,
     Kind,
     Ledger,
     LedgerError,
     Need,
-    PageIndex,
     Place,
     Refused,
-    SlotIndex,
     StepFailed,
-    TailCopy,
 )
-from tests.ownership.support import CACHE, SCHEDULER, SESSION, Desk, open_desk, snapshot, untyped
+from tests.ownership.support import SCHEDULER, SESSION, Desk, open_desk, snapshot, untyped
 
 HOST, FILE = Place.HOST, Place.FILE
 
@@ -61,110 +56,6 @@ def test_a_place_without_room_refuses(host: tuple[int, int] | None, short: Refus
     refused = desk.batch.reserve(Need(0), desk.name(), turn="park", place=HOST)
     assert refused == short
     assert snapshot(desk.ledger) == before
-
-
-def test_a_model_without_slots_needs_pages_alone_in_every_place() -> None:
-    """It has no recurrent state to move."""
-    desk = open_desk(slots=0, host=(0, 2))
-    desk.committed(6)
-    copy = desk.copied(desk.name())
-
-    assert desk.ledger.view.slot_of(copy) is NO_SLOT
-    assert desk.ledger.view.free(HOST) == (0, 0)
-    lease = desk.batch.launch([desk.reserve(7, copy)], step=1)
-    (placement,) = desk.ledger.view.placements(lease)
-    assert (placement.slot, placement.initial, len(placement.page_copies)) == (NO_SLOT, "kept", 1)
-
-
-def test_a_model_without_pages_needs_a_slot_alone_in_every_place() -> None:
-    """It has no history to move."""
-    desk = open_desk(pages=0, host=(1, 0))
-    desk.committed(1000)
-    copy = desk.reserve(0, desk.name(), place=HOST)
-    lease = desk.batch.launch([copy], step=1)
-
-    (placement,) = desk.ledger.view.placements(lease)
-    assert (placement.slot, placement.initial) == (SlotIndex(0), CopyFrom(SlotIndex(0)))
-    assert (placement.pages, placement.page_copies, placement.tail_copy) == ([], (), None)
-    desk.batch.land(lease, Absorbed((0,)))
-    assert desk.ledger.view.position(copy) == 1000
-    desk.check()
-
-
-def test_what_a_claim_from_nothing_may_have_in_host_memory(roomy: Desk) -> None:
-    """Cleared, and with numbers of its own place."""
-    claim = roomy.reserve(5, place=HOST)
-    lease = roomy.batch.launch([claim], step=1)
-
-    (placement,) = roomy.ledger.view.placements(lease)
-    assert (placement.slot, placement.initial, placement.pages) == (0, "zeros", [0, 1])
-    assert (placement.place, placement.source) == (HOST, HOST)
-    roomy.batch.land(lease, Absorbed((0,)))
-    roomy.hand(claim)
-    with pytest.raises(LedgerError, match="host slot 4 .* has absorbed nothing"):
-        roomy.session.commit(claim, replaces=None)
-    roomy.session.rollback(claim)
-    assert roomy.is_empty()
-
-
-def test_a_copy_into_host_memory_reads_the_device_and_writes_its_own_pages(roomy: Desk) -> None:
-    """All pages, the tail among them, numbered as a device counts them: from 0 in each place."""
-    roomy.reserve(9)
-    roomy.committed(6)
-    lease = roomy.batch.launch([roomy.reserve(0, roomy.name(), place=HOST)], step=1)
-
-    (placement,) = roomy.ledger.view.placements(lease)
-    assert (placement.slot, placement.initial) == (SlotIndex(0), CopyFrom(SlotIndex(1)))
-    assert (placement.place, placement.source) == (HOST, Place.DEVICE)
-    assert (placement.pages, placement.tail_copy, placement.position) == ([0, 1], None, 6)
-    first, tail = (TailCopy(PageIndex(3 + at), PageIndex(at)) for at in range(2))
-    assert placement.page_copies == (first, tail)
-
-
-def test_a_turn_from_host_memory_copies_straight_into_its_working_claim(roomy: Desk) -> None:
-    """And has room for what it absorbs beside."""
-    parked = roomy.parked(roomy.committed(6))
-    name = roomy.ledger.view.name_of(parked)
-    claim = roomy.reserve(9, name)
-    table = roomy.pages(claim)
-    lease = roomy.batch.launch([claim], step=1)
-
-    (placement,) = roomy.ledger.view.placements(lease)
-    assert (placement.slot, placement.initial) == (SlotIndex(0), CopyFrom(SlotIndex(0)))
-    assert (placement.place, placement.source) == (Place.DEVICE, HOST)
-    assert (placement.pages, len(table)) == (table, 3)
-    assert [copy.source for copy in placement.page_copies] == [0, 1]
-    assert [copy.target for copy in placement.page_copies] == table[:2]
-    (claim,) = roomy.batch.land(lease, Absorbed((3,)))
-    view = roomy.ledger.view.describe(claim)
-    assert (view.position, view.exclusive, view.place) == (9, 1, Place.DEVICE)
-    roomy.check()
-
-
-def test_a_copy_within_host_memory_shares_there_as_on_the_device(roomy: Desk) -> None:
-    """Runs live in one place, and are shared in it."""
-    parked = roomy.parked(roomy.committed(6))
-    name = roomy.ledger.view.name_of(parked)
-    copy = roomy.reserve(0, name, place=HOST)
-    lease = roomy.batch.launch([copy], step=1)
-
-    (placement,) = roomy.ledger.view.placements(lease)
-    assert (placement.slot, placement.initial) == (SlotIndex(1), CopyFrom(SlotIndex(0)))
-    assert placement.pages == [0, 2]
-    assert placement.tail_copy == TailCopy(PageIndex(1), PageIndex(2))
-    assert placement.page_copies == ()
-    roomy.batch.land(lease, Absorbed((0,)))
-    roomy.check()
-
-
-def test_a_copy_within_host_memory_without_a_tail_copies_no_page(roomy: Desk) -> None:
-    """As on the device."""
-    parked = roomy.parked(roomy.committed(8))
-    copy = roomy.reserve(0, roomy.ledger.view.name_of(parked), place=HOST)
-    lease = roomy.batch.launch([copy], step=1)
-
-    (placement,) = roomy.ledger.view.placements(lease)
-    assert (placement.pages, placement.tail_copy, placement.page_copies) == ([0, 1], None, ())
 
 
 def test_states_rest_by_place(roomy: Desk) -> None:
@@ -256,105 +147,6 @@ def test_a_copy_into_another_place_holds_nothing_up(roomy: Desk, copy_first: boo
     assert (simulation.slots, simulation.pages) == (1, 2)
     roomy.ledger.quarantine(roomy.batch.launch([copy], step=1))
     assert view.simulate().base(name).slots == 0
-
-
-def test_a_file_takes_no_slot_and_no_page(roomy: Desk) -> None:
-    """It reads the whole base, and that is pinned meanwhile."""
-    state = roomy.committed(6)
-    view = roomy.ledger.view
-    free = view.free(Place.DEVICE), view.free(HOST)
-    reader = roomy.reserve(0, roomy.name(), place=FILE)
-
-    assert (view.free(Place.DEVICE), view.free(HOST)) == free
-    assert (roomy.pages(reader), view.slot_of(reader), roomy.pinned(state)) == ([], NO_SLOT, 1)
-    assert (view.describe(reader).place, view.position(reader), view.covered(reader)) == (
-        FILE,
-        6,
-        6,
-    )
-    lease = roomy.batch.launch([reader], step=1)
-    (placement,) = view.placements(lease)
-    assert (placement.place, placement.source, placement.slot) == (FILE, Place.DEVICE, NO_SLOT)
-    assert (placement.initial, placement.pages) == (CopyFrom(SlotIndex(0)), [0, 1])
-    assert (placement.position, placement.page_copies, placement.tail_copy) == (6, (), None)
-    roomy.batch.land(lease, Absorbed((0,)))
-    assert roomy.pinned(state) == 0
-    roomy.check()
-    roomy.batch.rollback(reader)
-    roomy.session.close(state)
-    assert roomy.is_empty()
-
-
-def test_a_file_reads_out_of_host_memory_too(roomy: Desk) -> None:
-    """In the numbers of that place."""
-    roomy.parked(roomy.committed(6))
-    reader = roomy.reserve(0, roomy.name(1), place=FILE)
-    lease = roomy.batch.launch([reader], step=1)
-
-    (placement,) = roomy.ledger.view.placements(lease)
-    assert (placement.source, placement.initial) == (HOST, CopyFrom(SlotIndex(0)))
-    assert placement.pages == [0, 1]
-
-
-def test_a_file_is_no_state(roomy: Desk) -> None:
-    """It has read its base, and there is nothing to keep, to grow, to launch or to start from."""
-    roomy.committed(6)
-    reader = roomy.reserve(0, roomy.name(), place=FILE)
-    before = snapshot(roomy.ledger)
-
-    with pytest.raises(
-        LedgerError, match="grow: file claim 1 .* only reads its base: roll it back"
-    ):
-        roomy.batch.grow(reader, Need(7))
-    assert snapshot(roomy.ledger) == before
-    roomy.step([reader], 0)
-    before = snapshot(roomy.ledger)
-    with pytest.raises(LedgerError, match="launch: file claim 1 .* has read its base: roll it"):
-        roomy.batch.launch([reader], step=2)
-    with pytest.raises(LedgerError, match="grow: file claim 1 .* only reads its base: roll it"):
-        roomy.batch.grow(reader, Need(7))
-    with pytest.raises(LedgerError, match="reserve: file claim 1 .* is undefined: nothing to copy"):
-        roomy.reserve(0, reader)
-    assert snapshot(roomy.ledger) == before
-    roomy.hand(reader)
-    with pytest.raises(LedgerError, match="commit: file claim 1 .* only reads its base: roll it"):
-        roomy.session.commit(reader, replaces=None)
-    roomy.ledger.move(reader, SESSION, CACHE, "test")
-    with pytest.raises(LedgerError, match="admit: file claim 1 .* only reads its base: roll it"):
-        roomy.cache.admit(reader)
-    roomy.cache.rollback(reader)
-    roomy.check()
-
-
-def test_a_file_absorbs_nothing(roomy: Desk) -> None:
-    """Its step has no tokens."""
-    roomy.committed(6)
-    lease = roomy.batch.launch([roomy.reserve(0, roomy.name(), place=FILE)], step=1)
-
-    with pytest.raises(LedgerError, match="absorbed 1 at position 6, covers 6"):
-        roomy.batch.land(lease, Absorbed((1,)))
-
-
-def test_a_file_without_a_base_has_nothing_to_read(roomy: Desk) -> None:
-    """From nothing it would only be written to."""
-    before = snapshot(roomy.ledger)
-    with pytest.raises(LedgerError, match="a claim in a file reads its base, and has none"):
-        roomy.reserve(0, place=FILE)
-    assert snapshot(roomy.ledger) == before
-
-
-def test_a_model_without_pages_is_read_into_a_file_too() -> None:
-    """Its slot is its state."""
-    desk = open_desk(pages=0)
-    desk.committed(6)
-    reader = desk.reserve(0, desk.name(), place=FILE)
-    lease = desk.batch.launch([reader], step=1)
-
-    (placement,) = desk.ledger.view.placements(lease)
-    assert (placement.initial, placement.pages) == (CopyFrom(SlotIndex(0)), [])
-    desk.batch.land(lease, Absorbed((0,)))
-    desk.check()
-    desk.batch.rollback(reader)
 
 
 @pytest.mark.parametrize("place", [HOST, FILE])

@@ -62,6 +62,8 @@ class World:
     bytes_grown: int = 0
     """Memory that the process had more of after the sessions were opened."""
     seconds: list[float] = attrs.field(factory=list[float])
+    cpu_seconds: list[float] = attrs.field(factory=list[float])
+    """Of all threads of the process, while each turn was under way."""
     per_turn: dict[str, float] = attrs.field(factory=dict[str, float])
     """Operations of each turn that was measured."""
     _hops: int = 0
@@ -188,7 +190,9 @@ class ManySessions:
             world.begin()
         for _ in range(turns):
             for world in self.worlds:
+                began = time.process_time()
                 world.seconds.append(await world.wake_one())
+                world.cpu_seconds.append(time.process_time() - began)
         for world in self.worlds:
             await world.rest()
             world.end()
@@ -196,6 +200,10 @@ class ManySessions:
     def turn_ms(self) -> dict[str, float]:
         """The median by number of sessions."""
         return {str(world.count): _ms(median(world.seconds)) for world in self.worlds}
+
+    def turn_cpu_ms(self) -> dict[str, float]:
+        """The median of processor time by number of sessions, which others can't lengthen."""
+        return {str(world.count): _ms(median(world.cpu_seconds)) for world in self.worlds}
 
     def turn_p95_ms(self) -> dict[str, float]:
         """One in twenty took longer."""

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import attrs
@@ -74,7 +74,7 @@ def resume_ms(
     runs: int = 15,
     budget_s: float = 10.0,
     tell: Callable[[str], object] = lambda _what: None,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Milliseconds to a turn's first token by tier and history, and those of computing it anew.
 
     Args:

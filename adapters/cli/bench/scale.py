@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -32,7 +33,7 @@ def scale(
     turns: int = 500,
     directory: Path | None = None,
     tell: Callable[[str], object] = lambda _what: None,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Figures of so many sessions, and of fewer beside them.
 
     Args:
@@ -57,7 +58,7 @@ def scale(
         }
 
 
-async def _serve(many: ManySessions, turns: int) -> dict[str, object]:
+async def _serve(many: ManySessions, turns: int) -> dict[str, Any]:
     async with many.open():
         await many.measure(turns)
         largest = many.worlds[-1]
@@ -67,6 +68,7 @@ async def _serve(many: ManySessions, turns: int) -> dict[str, object]:
         "state_bytes": largest.engine.core.model.slot_bytes,
         "turn_ms": medians,
         "turn_p95_ms": many.turn_p95_ms(),
+        "turn_cpu_ms": many.turn_cpu_ms(),
         "turn_spread": round(max(medians.values()) / min(medians.values()) - 1, 3),
         "per_turn": many.per_turn(),
         "opened_per_s": round(largest.count / largest.open_s),
@@ -76,7 +78,7 @@ async def _serve(many: ManySessions, turns: int) -> dict[str, object]:
     }
 
 
-def _of_fresh_processes(many: ManySessions) -> dict[str, object]:
+def _of_fresh_processes(many: ManySessions) -> dict[str, Any]:
     """What differs between a process with all of the sessions and one with the fewest."""
     fewest, most = many.sizes[0], many.sizes[-1]
     found = {

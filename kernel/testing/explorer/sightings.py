@@ -163,8 +163,9 @@ def _at_session(stage: Stage, actor: SessionActor, head: object) -> Iterator[str
     scheduler = stage.core.scheduler
     turn = None if active is None or scheduler is None else scheduler.roster.get(active.id)
     match head:
-        case CloseSession() if any(isinstance(mail, GiveUp) for mail in actor.mailbox):
-            yield "asked of the closed"
+        case CloseSession() if any(isinstance(mail, GiveUp | Parked) for mail in actor.mailbox):
+            is_copy = any(isinstance(mail, Parked) for mail in actor.mailbox)
+            yield "a park of the closed" if is_copy else "asked of the closed"
         case CloseSession() if turn is not None and turn.in_flight:
             yield "close in flight"
         case CloseSession() if turn is not None and turn.state is TurnState.WAITING:
@@ -179,12 +180,8 @@ def _at_session(stage: Stage, actor: SessionActor, head: object) -> Iterator[str
             yield "late phase rolled back"
         case PhaseAbsorbed():
             yield "first phase committed"
-        case GiveUp():
-            yield from _of_give_up(actor, head)
-        case Parked():
-            yield from _of_park(actor, head)
-        case CloseSession() if any(isinstance(mail, Parked) for mail in actor.mailbox):
-            yield "a park of the closed"
+        case GiveUp() | Parked():
+            yield from _of_tier(actor, head)
         case InterruptTurn() if active is None and actor.state.last is not None:
             yield "late interrupt"
             if head.keep is not None and head.keep < actor.state.last.kept:
@@ -203,6 +200,10 @@ def _of_give_up(actor: SessionActor, head: GiveUp) -> Iterator[str]:
             yield "a state given up while its turn is open"
     else:
         yield "asked for a state that is gone"
+
+
+def _of_tier(actor: SessionActor, head: GiveUp | Parked) -> Iterator[str]:
+    yield from _of_park(actor, head) if isinstance(head, Parked) else _of_give_up(actor, head)
 
 
 def _of_park(actor: SessionActor, head: Parked) -> Iterator[str]:

@@ -103,7 +103,7 @@ class Observer:
             Interrupt: self._saw_interrupt,
             GaveUp: self._saw_answer,
             PhaseAbsorbed: self._saw_phase,
-            ReadOutState: lambda *_: self._saw("a state is read out"),
+            ReadOutState: self._saw_read_out,
         }
         for actor in dispatcher.actors():
             self._watch(actor)
@@ -234,6 +234,9 @@ class Observer:
 
     def _saw_phase(self, *_: object) -> None:
         self._saw("absorbed in a phase of its own")
+
+    def _saw_read_out(self, *_: object) -> None:
+        self._saw("a state is read out")
 
     def _look_at_waiting(self) -> None:
         """Whoever waits after a tick was refused, for want of room or of a row."""

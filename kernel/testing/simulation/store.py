@@ -127,7 +127,7 @@ class SimulatedFiles:
         if fate != "ok":
             self.world.seen[f"a store {fate}"] += 1
             self.faults += fate != "slow"
-        delays_s = _SPEEDS_S
+        delays_s: Sequence[float] = _SPEEDS_S
         if fate in ("slow", "hangs"):
             delays_s = _HANGS_S if fate == "hangs" else _HANGS_S[:2]
         return Job(job, partial(_report, done), fate, track.pick(delays_s))

@@ -38,8 +38,9 @@ MUTANTS: list[Mutant] = [
         "cancelled-chunk-goes-on",
         "a cancelled turn is dropped when its step lands",
         "kernel/scheduler.py",
-        "        turn.has_landed = True\n        if turn.cancelled:",
-        "        turn.has_landed = True\n        if turn.cancelled and turn.draws is None:",
+        "        self.parking.give_back_parked(turn)\n        if turn.cancelled:\n",
+        "        self.parking.give_back_parked(turn)\n"
+        "        if turn.cancelled and turn.draws is None:\n",
     ),
     Mutant(
         "close-lands-the-step-at-once",
@@ -122,8 +123,8 @@ MUTANTS: list[Mutant] = [
         "too-long-turn-is-accepted",
         "a turn that can't fit an empty engine is refused at submit",
         "kernel/active_turn.py",
-        "    if prompt + wanted > limits.max_len:",
-        "    if prompt + wanted > 99 * limits.max_len:",
+        "    if prompt + wanted > limits.max_len and",
+        "    if prompt + wanted > 99 * limits.max_len and",
     ),
     Mutant(
         "abort-keeps-half-a-turn",

@@ -62,8 +62,8 @@ MUTANTS: list[Mutant] = [
         "later-turn-starts-from-zeros",
         "A later turn's slot starts as a copy of its base.",
         "kernel/gpu_pool.py",
-        "CopyOf(initial.slot) if isinstance(initial, CopyFrom) else initial,",
-        '"zeros" if isinstance(initial, CopyFrom) else initial,',
+        "        initial = CopyOf(place.initial.slot, place.source)\n",
+        '        initial = "zeros"\n',
     ),
     Mutant(
         "copied-at-every-step",

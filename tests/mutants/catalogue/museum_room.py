@@ -31,15 +31,15 @@ MUTANTS: list[Mutant] = [
         "covered-one-page-too-far",
         "A turn knows exactly which positions its pages cover.",
         "kernel/admission.py",
-        "-(-turn.known_len // page) * page if has_pages",
-        "(turn.known_len // page + 1) * page if has_pages",
+        "-(-need.positions // page) * page if has_pages",
+        "(need.positions // page + 1) * page if has_pages",
     ),
     Mutant(
         "first-decode-row-invents-its-token",
         "A decode row absorbs the last known token of its own turn.",
         "kernel/batch.py",
-        "PlannedRow(new[-1:] or turn.tokens(known - 1, known), turn.sampling())",
-        "PlannedRow(new[-1:] or [1], turn.sampling())",
+        "            tokens = new[-1:] or turn.tokens(known - 1, known)\n",
+        "            tokens = new[-1:] or [1]\n",
     ),
     Mutant(
         "missing-base-counts-as-absorbed",
@@ -74,9 +74,9 @@ MUTANTS: list[Mutant] = [
         "prompt-reserved-by-the-page",
         "All pages of a prompt are reserved when its turn is admitted.",
         "kernel/admission.py",
-        "        need = Need(turn.known_len)\n        claim = self._work",
+        "        need = self._need(turn)\n        port, parked",
         "        need = Need(min(turn.known_len, 4 * self._limits.page_size))\n"
-        "        claim = self._work",
+        "        port, parked",
     ),
     Mutant(
         "door-never-full",
@@ -89,7 +89,7 @@ MUTANTS: list[Mutant] = [
         "returning-room-not-counted",
         "Room that was asked for and is not back yet is waited for.",
         "kernel/room.py",
-        "        if self.asked and wanted.is_met_by(gain, 0):\n",
+        "        if (self.asked or self._roster.parking) and wanted.is_met_by(gain, 0):\n",
         "        gain = self._view.simulate()\n        if False:\n",
     ),
     Mutant(

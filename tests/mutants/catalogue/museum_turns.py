@@ -75,8 +75,8 @@ MUTANTS: list[Mutant] = [
         "A cancel ends the turn that it names, and no other.",
         "kernel/session.py",
         "        if active is not None and active.id == message.turn:\n"
-        "            self._tell_scheduler(Cancel",
-        "        if active is not None:\n            self._tell_scheduler(Cancel",
+        "            if active.decided is None:\n",
+        "        if active is not None:\n            if active.decided is None:\n",
     ),
     Mutant(
         "cancel-of-a-waiting-turn-forgotten",
@@ -110,8 +110,9 @@ MUTANTS: list[Mutant] = [
         "prefill-outlives-its-client",
         "A cancelled prefill ends with the chunk that is under way.",
         "kernel/scheduler.py",
-        "        turn.has_landed = True\n        if turn.cancelled:\n",
-        "        turn.has_landed = True\n        if turn.cancelled and token is not None:\n",
+        "        self.parking.give_back_parked(turn)\n        if turn.cancelled:\n",
+        "        self.parking.give_back_parked(turn)\n"
+        "        if turn.cancelled and token is not None:\n",
     ),
     Mutant(
         "failed-row-fails-nobody",
@@ -164,14 +165,14 @@ MUTANTS: list[Mutant] = [
         "tick-asks-for-a-tick",
         "A tick that finds nothing to do is not followed by another.",
         "kernel/scheduler.py",
-        "                    self._launch()\n                return\n",
-        "                    self._launch()\n",
+        "                self._unload(self.parking.launch())\n                return\n",
+        "                self._unload(self.parking.launch())\n",
     ),
     Mutant(
         "idle-close-acts-late",
         "An idle alarm closes a session only if it still rests when it is handled.",
         "kernel/session.py",
-        "                if self._deadlines.is_this_rest(message.rest) and self.active is None:\n",
-        "                if message.rest <= message.rest:\n",
+        "        if not self._deadlines.is_this_rest(message.rest) or self.active is not None:\n",
+        "        if message.rest > message.rest:\n",
     ),
 ]

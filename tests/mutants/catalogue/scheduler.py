@@ -28,8 +28,9 @@ MUTANTS: list[Mutant] = [
         "cancelled-row-goes-on",
         "A cancelled turn ends at its landing.",
         _SCHEDULER,
-        "        turn.has_landed = True\n        if turn.cancelled:",
-        "        turn.has_landed = True\n        if turn.cancelled and token is None:",
+        "        self.parking.give_back_parked(turn)\n        if turn.cancelled:\n",
+        "        self.parking.give_back_parked(turn)\n"
+        "        if turn.cancelled and token is None:\n",
         rule="a cancelled turn gives its memory back",
     ),
     Mutant(

@@ -28,11 +28,9 @@ MUTANTS: list[Mutant] = [
         "late-claim-committed",
         "A claim that comes after its turn was cancelled is no part of the next turn.",
         _ACTOR,
-        "        active = self.active\n"
-        "        if active is None or active.id != message.turn:\n"
+        "        if active is None or not self._is_active(message.turn):\n"
         "            self._roll_back_late(message.claim)",
-        "        active = self.active\n"
-        "        if active is None:\n"
+        "        if active is None or active.decided is not None:\n"
         "            self._roll_back_late(message.claim)",
         rule="5 late is rolled back",
     ),
@@ -72,28 +70,26 @@ MUTANTS: list[Mutant] = [
         "down-wakes-nobody",
         "A session that has handled a scheduler's death wakes the new one.",
         _ACTOR,
-        '            self._conclude(TurnEnd("error", 0, error=fault))\n'
-        "        self._tell_scheduler(Rested())",
-        '            self._conclude(TurnEnd("error", 0, error=fault))',
+        "        self._tiers.scheduler_died()\n        self._tell_scheduler(Rested())",
+        "        self._tiers.scheduler_died()",
         rule="6 down wakes the scheduler",
     ),
     Mutant(
         "down-ignored",
         "A turn whose scheduler has died fails.",
         _ACTOR,
-        "active.scheduler_incarnation == message.incarnation:",
-        "active.scheduler_incarnation > message.incarnation:",
+        "active.scheduler_incarnation == message.incarnation\n",
+        "active.scheduler_incarnation > message.incarnation\n",
         rule="6 death is told",
     ),
     Mutant(
         "interrupt-beats-cancel",
         "A turn that was interrupted and is then cancelled is cancelled.",
         _ACTOR,
-        "        if active is not None and active.id == message.turn:\n"
-        "            self._tell_scheduler(Cancel",
-        "        if active is not None and active.id == message.turn"
-        " and not active.is_interrupted:\n"
-        "            self._tell_scheduler(Cancel",
+        "            if active.decided is None:\n"
+        "                self._tell_scheduler(Cancel(message.turn))",
+        "            if active.decided is None and not active.is_interrupted:\n"
+        "                self._tell_scheduler(Cancel(message.turn))",
         rule="6 cancel beats interrupt",
     ),
     Mutant(
@@ -155,11 +151,9 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "ask-not-answered",
         "A session answers every ask, also when there is nothing to give.",
-        _ACTOR,
-        "                moved = self.state.give_up(message.base)\n"
-        "                self._tell_scheduler(GaveUp(message.base, moved))",
-        "                if moved := self.state.give_up(message.base):\n"
-        "                    self._tell_scheduler(GaveUp(message.base, moved))",
+        "kernel/session_tiers.py",
+        "        moved = self._state.give_up(base)\n",
+        "        if not (moved := self._state.give_up(base)):\n            return\n",
         rule="7 asks are answered once",
     ),
     Mutant(
@@ -175,9 +169,9 @@ MUTANTS: list[Mutant] = [
         "cancel-not-passed-on",
         "The scheduler is told of each cancel.",
         _ACTOR,
-        "            self._tell_scheduler(Cancel(message.turn))\n"
-        "            self._conclude(cancelled_end",
-        "            self._conclude(cancelled_end",
+        "                self._tell_scheduler(Cancel(message.turn))\n"
+        "                self._conclude(cancelled_end",
+        "                self._conclude(cancelled_end",
         rule="a cancelled turn gives its memory back",
     ),
     Mutant(
