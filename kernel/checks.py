@@ -77,11 +77,11 @@ def name(parameter: str, value: object) -> None:
 
 def path(parameter: str, value: object) -> str:
     """Refuse what names no file; returns it as text."""
-    try:
-        found: object = os.fspath(cast("os.PathLike[str]", value))
-    except TypeError:
-        found = ""
-    if not isinstance(found, str) or not found:
+    found = ""
+    given = value
+    if isinstance(given, str | os.PathLike):
+        found = os.fspath(cast("os.PathLike[str] | str", given))
+    if not found:
         raise ValidationError(parameter=parameter, value=value, why="it must name a file")
     return found
 

@@ -107,6 +107,12 @@ class SessionSnapshots:
             self._fetches.pop()
             then(_GONE)
 
+    def end(self) -> None:
+        """The session goes; whoever waits for its snapshot does without."""
+        fetches, self._fetches = self._fetches, []
+        for fetch in fetches:
+            fetch.then(StoreFault("the session has ended", "stopped"))
+
     def is_fetching(self, ticket: TurnId) -> bool:
         """Whether it is being read for a turn."""
         return any(fetch.ticket == ticket for fetch in self._fetches)

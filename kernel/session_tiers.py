@@ -72,6 +72,8 @@ class SessionTiers:
     def end(self) -> None:
         """The session goes; whoever waits for something to be read has waited long enough."""
         self.scheduler_died()
+        if self._archive is not None:
+            self._archive.snapshots.end()
 
     def scheduler_died(self) -> None:
         """Nobody reads any more."""

@@ -1,19 +1,23 @@
-"""The safetensors container, byte for byte: eight bytes of length, a header in JSON, the arrays.
+"""The safetensors container: eight bytes of length, a header in JSON, the arrays.
 
-Written here, since the library gives the header's metadata of files on disk only and its call to
-write one has changed between releases; tests hold what is written to the library's own reader.
-Layout: https://github.com/huggingface/safetensors#format
+Reading is left to the library, which looks at every length, type, shape and place before it copies
+anything. Writing is done here: the library wants pointers to the arrays, its call has changed
+between releases, and it puts the metadata down in no fixed order, where the same session should be
+the same bytes. Layout: https://github.com/huggingface/safetensors#format
 """
 
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
+
+import safetensors
 
 from kernel.state_image import ImageArray
 
 __all__ = ["NotAContainer", "join", "split"]
 
+_library: Any = safetensors  # its stubs are only partly typed
 _LENGTH_BYTES = 8
 _METADATA = "__metadata__"
 
@@ -46,35 +50,20 @@ def split(data: bytes) -> tuple[dict[str, ImageArray], dict[str, str]]:
     Raises:
         NotAContainer: it is another kind of file, or one that was cut.
     """
-    length = int.from_bytes(data[:_LENGTH_BYTES], "little")
-    begin = _LENGTH_BYTES + length
-    if len(data) < _LENGTH_BYTES or begin > len(data):
-        raise NotAContainer("its header doesn't fit into it")
     try:
-        header = cast(dict[str, Any], json.loads(data[_LENGTH_BYTES:begin]))
-        metadata = dict[str, str](header.pop(_METADATA))
-        arrays = {name: _array(entry, data, begin) for name, entry in header.items()}
-    except NotAContainer:
-        raise
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-        raise NotAContainer("its header is not that of a session's file") from error
-    end = begin + sum(len(array.data) for array in arrays.values())
-    if end != len(data):
-        raise NotAContainer(f"it has {len(data)} bytes where its header tells of {end}")
-    return arrays, metadata
+        entries: list[tuple[str, dict[str, Any]]] = _library.deserialize(data)
+    except _library.SafetensorError as error:
+        raise NotAContainer(f"its bytes are not those of a safetensors file ({error})") from error
+    arrays = dict[str, ImageArray]()
+    entries.reverse()
+    while entries:  # one after another, so that no two copies of all arrays are there at once
+        name, entry = entries.pop()
+        arrays[name] = ImageArray(entry["dtype"], tuple(entry["shape"]), bytes(entry["data"]))
+    length = int.from_bytes(data[:_LENGTH_BYTES], "little")
+    header: dict[str, Any] = json.loads(data[_LENGTH_BYTES : _LENGTH_BYTES + length])
+    return arrays, header.get(_METADATA) or {}
 
 
 def _bits(dtype: str) -> int:
     digits = re.search(r"\d+", dtype)
     return int(digits[0]) if digits else 8
-
-
-def _array(entry: Mapping[str, Any], data: bytes, base: int) -> ImageArray:
-    first, last = entry["data_offsets"]
-    if not 0 <= first <= last <= len(data) - base:
-        raise NotAContainer("it is cut: an array ends beyond it")
-    return ImageArray(
-        dtype=str(entry["dtype"]),
-        shape=tuple(int(size) for size in entry["shape"]),
-        data=data[base + first : base + last],
-    )

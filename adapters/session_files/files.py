@@ -65,7 +65,7 @@ class LocalSessionFiles:
         """
         try:
             write_whole(self.disk, path, [data])
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a name that no file can have is a ValueError
             raise SessionFileError(
                 source=str(path),
                 reason="full" if is_full(error) else "failed",
@@ -80,6 +80,6 @@ class LocalSessionFiles:
         """
         try:
             return self.disk.read(path)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             why = f"it can't be read ({error}); give the path of a file that session.save wrote"
             raise SessionFileError(source=str(path), reason="failed", why=why) from error

@@ -24,8 +24,10 @@ __all__ = ["FORMAT", "FORMAT_VERSION", "pack", "unpack"]
 FORMAT = "tenure-session"
 FORMAT_VERSION = 1
 
+_KNOWN_VERSIONS = frozenset(map(str, range(1, FORMAT_VERSION + 1)))
 _BEGINNING = 1024
 """Bytes of a file in which its format's name is found, also when it was cut."""
+_KINDS = ("generate", "append")
 _TOKENS, _LOG, _STATE = "log.tokens", "log.turns", "state."
 
 
@@ -68,7 +70,7 @@ def unpack(
         log = json.loads(arrays[_LOG].data)
         image = _image_of(log["state"], arrays)
         record = _record_of(log, decode_tokens(arrays[_TOKENS].data), image)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _damaged(source, f"what is in it doesn't fit together ({error!r})") from error
     difference = difference_of(kept, header)
     if difference is not None:
@@ -88,11 +90,11 @@ def _checked(data: bytes, source: str) -> tuple[Mapping[str, ImageArray], Mappin
         raise _foreign(source) from error
     if metadata.get("format") != FORMAT:
         raise _foreign(source)
-    version = metadata.get("format_version", "")
-    if version.isdecimal() and int(version) > FORMAT_VERSION:
+    version = metadata.get("format_version", "unknown")
+    if version not in _KNOWN_VERSIONS:
         why = (
-            f"its format is version {version} and this release knows version {FORMAT_VERSION};"
-            " open it with the release that saved it, or a later one"
+            f"its format is version {version:.20} and this release knows version"
+            f" {FORMAT_VERSION}; open it with the release that saved it, or a later one"
         )
         raise SessionFileError(source=source, reason="version", why=why)
     signed = {name: value for name, value in metadata.items() if name != "sha256"}
@@ -150,24 +152,30 @@ def _record_of(
     turns = list[StoredTurn]()
     end = 0
     for turn in cast(Sequence[Mapping[str, Any]], log["turns"]):
-        start, end = end, end + turn["tokens"]
+        start, end = end, end + _number(turn["tokens"], least=0)
         if turn["start"] != start:
             raise ValueError(f"no turn starts at {start}")
+        if turn["kind"] not in _KINDS:
+            raise ValueError(f"the turn at {start} is of no kind that is known")
         turns.append(
             StoredTurn(
                 start=start,
-                input_len=turn["input_len"],
+                input_len=_number(turn["input_len"], least=0, most=end - start),
                 tokens=tokens[start:end],
                 kind=turn["kind"],
-                facts=turn["facts"],
+                facts=_facts(turn["facts"]),
             )
         )
     if end != len(tokens):
         raise ValueError(f"{end} of {len(tokens)} tokens belong to a turn")
+    if image is not None and image.position >= end:
+        raise ValueError(f"a state at position {image.position} needs a longer log than {end}")
+    if not isinstance(log["session"], str):
+        raise TypeError("its session has no name")
     return SessionRecord(
         session_id=log["session"],
         turns=turns,
-        facts=log["facts"],
+        facts=_facts(log["facts"]),
         state_position=None if image is None else image.position,
         state_bytes=0 if image is None else image.nbytes,
     )
@@ -178,11 +186,25 @@ def _image_of(
 ) -> StateImage | None:
     if facts is None:
         return None
+    position = _number(facts["position"], least=1)
     return StateImage(
-        position=facts["position"],
-        first_position=facts["first_position"],
+        position=position,
+        first_position=_number(facts["first_position"], least=0, most=position - 1),
         arrays={name: arrays[_STATE + name] for name in facts["arrays"]},
     )
+
+
+def _number(value: object, *, least: int, most: int | None = None) -> int:
+    """A whole number of a file that anyone may have written."""
+    if type(value) is not int or value < least or (most is not None and value > most):
+        raise ValueError(f"{value!r:.40} is no number from {least} to {most or 'any'}")
+    return value
+
+
+def _facts(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r:.40} are no facts")
+    return cast(Mapping[str, object], value)
 
 
 def _damaged(source: str, why: str) -> SessionFileError:

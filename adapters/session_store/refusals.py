@@ -17,9 +17,9 @@ StoreRefusal = Literal[
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 
 
-def is_full(error: OSError) -> bool:
+def is_full(error: OSError | ValueError) -> bool:
     """Whether an operation failed because no room was left."""
-    return error.errno in _NO_SPACE
+    return isinstance(error, OSError) and error.errno in _NO_SPACE
 
 
 def difference_of(
@@ -49,9 +49,9 @@ def refused(directory: Path, reason: StoreRefusal, why: str) -> SessionStoreErro
     return SessionStoreError(path=str(directory), reason=reason, why=why)
 
 
-def refusal_of(directory: Path, error: OSError | DatabaseFault) -> SessionStoreError:
+def refusal_of(directory: Path, error: OSError | ValueError | DatabaseFault) -> SessionStoreError:
     """The error for a store that can't be read or made."""
-    if isinstance(error, OSError):
+    if not isinstance(error, DatabaseFault):
         reason: StoreRefusal = "full" if is_full(error) else "failed"
         return refused(directory, reason, f"{error}; give a directory that can be written")
     match error.reason:

@@ -326,6 +326,7 @@ def test_an_image_that_was_read_of_another_history_is_not_kept() -> None:
     cold = other.session("a")
     other.start(cold, again)
     other.rest()
+    world.device.fail_next_transfer()  # so that no newer snapshot takes its place
     hibernate(world, session)
 
     assert next_turn(world, world.wake("a"))[:-1] == next_turn(other, cold)[:-1]

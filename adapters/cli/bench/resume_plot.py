@@ -33,7 +33,7 @@ def draw(figures: Mapping[str, Mapping[str, Any]], path: Path) -> None:
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError as error:
         raise click.UsageError("--plot needs matplotlib: pip install 'tenure[plots]'") from error
-    mpl.rcParams["svg.hashsalt"] = "tenure"
+    mpl.rcParams.update({"svg.hashsalt": "tenure", "svg.fonttype": "none"})
     figure: Any = Figure(figsize=(4.6 * len(figures), 3.6), layout="constrained")
     parts = figure.subplots(1, len(figures), sharey=True, squeeze=False)
     for part, (model, found) in zip(parts[0], figures.items(), strict=True):
