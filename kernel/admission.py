@@ -84,8 +84,10 @@ class Admission:
             return False
         for victim in moves.victims:
             self._work.preempt(victim)
-        for base in moves.asks:
-            self._ask(base)
+        is_parked = [self._ask(base) for base in moves.asks]
+        if not all(is_parked) or any(one.state is TurnState.WAITING for one in moves.victims):
+            # What could not be copied: else nothing would ever land, and so make room again.
+            self._work.parking.make_host_room({one.base for one in self._work.roster})
         return attempt(turn)
 
     def _match(self, turn: OpenTurn) -> Match | None:
@@ -106,16 +108,22 @@ class Admission:
             return self._view.describe(self._work.claims[turn.id])
         return self.room.state_of(start) if isinstance(start, BaseName) else None
 
-    def _ask(self, base: BaseName) -> None:
-        """Have a state moved to host memory, or to where its session can still move it."""
+    def _ask(self, base: BaseName) -> bool:
+        """Have a state moved to host memory, or, where no room is, to where its session can.
+
+        Returns:
+            False: there was no room.
+        """
         cache = self._prefixes.cache
         if base.holder == SCHEDULER and cache is not None:
             cache.evict(base)
-            return
+            return True
         self.room.asked.add(base)
         parking = self._work.parking
-        if not parking.park(base):
+        is_parked = parking.park(base)
+        if not is_parked:
             parking.ask(base)
+        return is_parked
 
     def _admit(self, turn: OpenTurn) -> bool:
         if not self.room.has_row():

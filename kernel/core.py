@@ -40,6 +40,7 @@ from kernel.probe import Probe
 from kernel.recovery import SUPERVISOR, Recovery
 from kernel.scheduler import Scheduler
 from kernel.session import SessionActor
+from kernel.session_history import MOST_MARKS
 from kernel.session_home import SessionHome
 from kernel.session_record import read_facts
 from kernel.session_store import SessionRecord, StoreWorker
@@ -138,7 +139,8 @@ class Core:
             limit_name="num_pages * page_size" if by_pages else "max_model_len",
             page_size=resolved.page_size,
             eos_token_ids=self.model.eos_token_ids,
-            mail_bound=16 + 8 * config.max_num_queued_reqs,
+            # It may be asked for each of its states at once.
+            mail_bound=16 + 8 * config.max_num_queued_reqs + MOST_MARKS,
             num_slots=resolved.num_slots,
             num_pages=resolved.num_pages,
             window=window,

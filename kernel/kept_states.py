@@ -104,9 +104,11 @@ class KeptStates:
         """
         self.drop_before()
         old, self.current = self.current, NO_STATE
-        if keep or self._is_named(old) or old not in self.kept:
+        stays = keep or self._is_named(old) or old not in self.kept
+        if stays or not self._started_here(claim):
             state = self._port.commit(claim, replaces=None)
             self.before = old if keep else NO_STATE
+            self._let_go(old)
         else:
             replaced = self.kept.pop(old)
             state = self._port.commit(claim, replaces=replaced)
@@ -223,6 +225,11 @@ class KeptStates:
             if reached >= position:
                 found, position = version, reached
         return found
+
+    def _started_here(self, claim: BatchOwned) -> bool:
+        """Whether a claim started from a state of this session, and not from an image, say."""
+        origin = self._view.origin_of(claim)
+        return origin is not None and origin.holder == self._holder
 
     def _is_in_use(self, version: int) -> bool:
         """Whether it is named by more than marks, which then keep nothing in addition."""

@@ -166,11 +166,13 @@ class Parking:
         if capacity is None:
             return
         slots, pages = self._view.free(Place.HOST)
+        low_slots = -(-capacity.slots // 8)
+        low_pages = -(-capacity.pages // 8)
+        if slots >= low_slots and pages >= low_pages:
+            return
         gain = self._view.simulate(Place.HOST)
         for base in self.asked:
             gain.base(base)
-        low_slots = -(-capacity.slots // 8)
-        low_pages = -(-capacity.pages // 8)
         for base in self._view.resting(Place.HOST):
             if slots + gain.slots >= low_slots and pages + gain.pages >= low_pages:
                 return

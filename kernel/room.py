@@ -36,6 +36,7 @@ from ownership import (
     LedgerView,
     Need,
     PageIndex,
+    Place,
     ReleaseSimulation,
 )
 
@@ -112,7 +113,7 @@ class Room:
         )
 
     def _out_of_reach(self) -> tuple[int, set[PageIndex]]:
-        """Slots and pages of hanging steps, and of the states at rest that they pin.
+        """Slots and pages on the device of hanging steps, and of the states that they pin.
 
         Such a state is never asked for, so it may stay as long as the step hangs.
         """
@@ -121,10 +122,10 @@ class Room:
             return 0, set()
         hanging = view.held_by(DEVICE)
         slots = view.quarantined_slots
-        pages = {page for claim in hanging for page in claim.pages}
+        pages = {page for one in hanging if one.place is Place.DEVICE for page in one.pages}
         for name in {claim.base for claim in hanging if claim.base is not None}:
             base = self.state_of(name)
-            if base is not None:
+            if base is not None and base.place is Place.DEVICE:
                 slots += base.slot is not NO_SLOT
                 pages.update(base.pages)
         return slots, pages
@@ -236,12 +237,17 @@ class Room:
     ) -> Sequence[BaseName]:
         """States that only these victims have yet to copy: they can be asked for after them.
 
-        Forks of one session copy one state, so it may be pinned by several.
+        Forks of one session copy one state, so it may be pinned by several. One in host memory
+        gives no room here.
         """
         bases = (self._view.describe(claims[victim.id]).base for victim in victims)
         pins = Counter(base for base in bases if base is not None)
         states = {base: self._view.find_base(base) for base in pins}
-        return [base for base, state in states.items() if state and state.pinned == pins[base]]
+        return [
+            base
+            for base, state in states.items()
+            if state and state.place is Place.DEVICE and state.pinned == pins[base]
+        ]
 
     def _resting_for(self, turn: OpenTurn) -> list[BaseName]:
         """States that may be asked for, the cheapest loss first; never the turn's own base.

@@ -129,8 +129,10 @@ class Scheduler(Actor[SchedulerMessage]):
                     self._admission.give_room()
                     self._publish()
                     self._launch()
-                self._unload(self.parking.launch())
-                return
+                stranded = self.parking.launch()
+                if not stranded:
+                    return
+                self._unload(stranded)
             case Submit():
                 self._submit(message.turn)
             case Rested():

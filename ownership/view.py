@@ -158,6 +158,13 @@ class LedgerView:
         """Tokens that the state of a live handle has absorbed; StaleHandle when it is spent."""
         return live_claim(self._book, handle).position
 
+    def origin_of(self, handle: ClaimHandle, /) -> BaseName | None:
+        """The state at rest that a live handle's claim started from, itself or by way of others.
+
+        None: it started from nothing. StaleHandle when it is spent.
+        """
+        return live_claim(self._book, handle).origin
+
     def slot_of(self, handle: ClaimHandle, /) -> SlotIndex | NoSlot:
         """The slot of a live handle; StaleHandle when it is spent."""
         return live_claim(self._book, handle).slot

@@ -61,7 +61,8 @@ class LocalSessionFiles:
         """Write a file so that it is whole or not there; a loss of power leaves old or new.
 
         Raises:
-            SessionFileError: it can't be written; what had its name before is as it was.
+            SessionFileError: it can't be written; what had its name before is as it was. Only when
+                the sync of its directory failed is it there, and may be lost with power.
         """
         try:
             write_whole(self.disk, path, [data])

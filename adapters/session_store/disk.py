@@ -106,9 +106,12 @@ def write_whole(disk: Disk, path: Path, chunks: Sequence[bytes], *, sync: bool =
     """Write a file that is whole or not there, also after a loss of power if synced.
 
     Raises:
-        OSError: it can't be written; what had that name before is as it was.
+        OSError: it can't be written, and what had that name before is as it was; or all but the
+            sync of the directory is done.
+        ValueError: no file can have that name.
     """
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
+    # Cut, since a name that is as long as one may be is a good one.
+    partial = path.with_name(f"{path.name[:40]}.{secrets.token_hex(4)}{TEMPORARY}")
     try:
         disk.write(partial, chunks, sync=sync)
         disk.rename(partial, path)

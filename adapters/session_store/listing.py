@@ -60,7 +60,7 @@ def list_sessions(directory: Path) -> KeptSessions:
         SessionStoreError: there is none, an engine has it open, or it is none that this release
             can read; it is left as it was.
     """
-    path = directory / DATABASE
+    path = directory.absolute() / DATABASE
     if not path.is_file():
         why = f"there is no {DATABASE} in it; give a directory that was a session_store"
         raise refused(directory, "foreign", why)

@@ -54,9 +54,10 @@ def open_session_store(
     """
     disk = disk or LocalDisk()
     try:
+        directory = directory.absolute()  # the process may move; and SQLite reads "file:" as a URI
         disk.make_directory(directory)
         database = disk.open_database(directory / DATABASE)
-    except (OSError, DatabaseFault) as error:
+    except (OSError, ValueError, DatabaseFault) as error:  # ValueError: no path at all
         raise refusal_of(directory, error) from error
     try:
         _make_or_check(database, directory, header, sync)
@@ -129,5 +130,9 @@ def header_of(database: Database, directory: Path) -> FileHeader:
 def _start(tables: Tables, snapshots: Snapshots) -> SqliteStore:
     snapshots.remove_orphans()
     names = Names()
-    names.load(tables.database)
-    return SqliteStore(Committer(tables, Logs(tables, snapshots), snapshots), names)
+    try:
+        names.load(tables.database)
+        return SqliteStore(Committer(tables, Logs(tables, snapshots), snapshots), names)
+    except BaseException:
+        names.close()
+        raise

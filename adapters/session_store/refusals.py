@@ -65,5 +65,8 @@ def refusal_of(directory: Path, error: OSError | ValueError | DatabaseFault) -> 
         case "full":
             why = f"the disk is full ({error.why}); make room"
         case _:
-            why = f"its database can't be opened ({error.why}); see what the system says of it"
+            why = (
+                f"its database can't be opened ({error.why}); see whether this user may write to"
+                " it and to its directory, and what the system says of the disk"
+            )
     return refused(directory, error.reason, why)

@@ -53,8 +53,8 @@ class SqliteStore:
         # A daemon, so that a disk that hangs can't keep the process from ending; the exit hook
         # gives one that doesn't the time to finish.
         self._thread = threading.Thread(target=self._work, name="tenure-store", daemon=True)
-        atexit.register(self._leave)
         self._thread.start()
+        atexit.register(self._leave)
 
     def submit(self, job: StoreJob, done: Done, /) -> None:
         """Queue a job; ``done`` is called once, from the store's thread, or here if it stops."""

@@ -63,8 +63,8 @@ class _Lane(Generic[S, D]):
         # A daemon, so that a step that hangs can't keep the process from ending; the exit hook
         # gives one that doesn't hang the time to finish.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        atexit.register(self._leave)
         self._thread.start()
+        atexit.register(self._leave)
 
     def enqueue(self, step: S, done: Done[D]) -> None:
         """Queue a step; ``done`` is called once, from the thread."""
