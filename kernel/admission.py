@@ -76,7 +76,8 @@ class Admission:
         need = self._need(turn)
         match = self._match(turn)
         start = turn.base if match is None else match.base
-        if not self.room.can_ever_fit(need, self._shares(turn, start)):
+        slides = turn.state is TurnState.RUNNING and turn.must_slide
+        if not self.room.can_ever_fit(need, self._shares(turn, start), slides=slides):
             self._work.fail(turn, _no_room())
             return True
         moves = self.room.moves_for(turn, need, self._work.claims, start, self._work.parking.parked)

@@ -14,7 +14,7 @@ import attrs
 
 from kernel.actor import Address
 from kernel.chat import Prompt
-from kernel.desk import CALLER, ONE_SHOT, Desk, RequestOptions
+from kernel.desk import CALLER, ONE_SHOT, Desk
 from kernel.errors import (
     NotFinished,
     PromptTooLong,
@@ -29,6 +29,7 @@ from kernel.output_buffer import TurnEnd
 from kernel.outputs import Delta, RequestOutput, Timings, Usage
 from kernel.params import SamplingParams
 from kernel.request import RunningTurn, completion_of, prompt_logprobs_of
+from kernel.request_options import RequestOptions
 from kernel.sampling_key import choice_seed, request_seed
 from kernel.session import SessionActor
 from kernel.turn import TurnRequest

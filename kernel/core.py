@@ -4,26 +4,22 @@ import itertools
 from collections.abc import Callable
 from typing import final
 
-from kernel.active_turn import SessionLimits
 from kernel.actor import Address
 from kernel.cache_bytes import CacheSizes
-from kernel.config import EngineConfig, ResolvedLimits, resolve
+from kernel.config import EngineConfig, resolve
+from kernel.core_limits import device_limits, host_capacity, session_limits, window_of
 from kernel.device_memory import AskMemory
 from kernel.dispatcher import Dispatcher
 from kernel.door import Door
 from kernel.environment import Environment
 from kernel.errors import (
     EngineClosed,
-    SessionExists,
-    SessionNotFound,
     TenureError,
-    TooManySessions,
     ValidationError,
 )
 from kernel.flight import Counters
 from kernel.gpu_pool import GpuPool
-from kernel.ids import SCHEDULER, SessionId, TurnId
-from kernel.kept_states import StateCosts
+from kernel.ids import SCHEDULER, TurnId
 from kernel.messages import (
     Cancel,
     ClearCache,
@@ -40,13 +36,10 @@ from kernel.probe import Probe
 from kernel.recovery import SUPERVISOR, Recovery
 from kernel.scheduler import Scheduler
 from kernel.session import SessionActor
-from kernel.session_history import MOST_MARKS
-from kernel.session_home import SessionHome
-from kernel.session_record import read_facts
+from kernel.session_registry import SessionRegistry
 from kernel.session_store import SessionRecord, StoreWorker
-from kernel.sliding import SlidingWindow, why_not
-from kernel.state_image import StateImage
-from kernel.step import Device, DeviceLimits, WorkerContext
+from kernel.sliding import why_not
+from kernel.step import Device, WorkerContext
 from kernel.store_actor import StoreRules
 from kernel.stored_sessions import StoredSessions
 from kernel.supervision import Child, RestartIntensity
@@ -91,16 +84,8 @@ class Core:
         length = config.max_model_len or self.model.max_model_len
         sizes = (config.max_num_seqs, config.max_num_batched_tokens, length)
         resolved = resolve(config, self.model, memory and memory(*sizes))
-        self.limits = DeviceLimits(
-            resolved.num_slots,
-            resolved.num_pages,
-            resolved.page_size,
-            resolved.max_rows,
-            resolved.max_step_tokens,
-            resolved.host_slots,
-            resolved.host_pages,
-        )
-        window = _window(resolved)
+        self.limits = device_limits(resolved)
+        window = window_of(resolved)
         self.why_no_slides = why_not(self.model, self.limits, resolved.max_model_len, window)
         """Why no session can slide; empty: they can."""
         if config.on_limit == "slide" and self.why_no_slides:
@@ -108,7 +93,7 @@ class Core:
         device.allocate(self.limits)
         self.ledger = Ledger(
             Capacity(resolved.num_slots, resolved.num_pages, resolved.page_size),
-            host=_host_capacity(self.limits),
+            host=host_capacity(self.limits),
             observer=probe if probe.enabled else None,
             track_freed=True,
         )
@@ -117,8 +102,6 @@ class Core:
         )
         self.counters = Counters()
         self.session_counters = SessionCounters()
-        self.sessions: dict[SessionId, SessionActor] = {}
-        self.num_sessions = 0
         self.dispatcher = Dispatcher(
             environment,
             self.ledger,
@@ -131,37 +114,23 @@ class Core:
         self.failure: TenureError | None = None
         self._steps = itertools.count(1)
         self._policy = make_policy(config)
-        pages = resolved.num_pages * resolved.page_size
-        by_pages = bool(pages) and pages < resolved.max_model_len
-        page_bytes = resolved.page_size * self.model.page_token_bytes
-        self.session_limits = SessionLimits(
-            max_len=pages if by_pages else resolved.max_model_len,
-            limit_name="num_pages * page_size" if by_pages else "max_model_len",
-            page_size=resolved.page_size,
-            eos_token_ids=self.model.eos_token_ids,
-            # It may be asked for each of its states at once.
-            mail_bound=16 + 8 * config.max_num_queued_reqs + MOST_MARKS,
-            num_slots=resolved.num_slots,
-            num_pages=resolved.num_pages,
-            window=window,
-            can_slide=not self.why_no_slides,
-            costs=StateCosts(
-                slot_bytes=self.model.slot_bytes if resolved.num_slots else 0,
-                page_bytes=page_bytes if resolved.num_pages else 0,
-                max_marked_bytes=config.max_checkpoint_bytes,
-            ),
+        self.session_limits = session_limits(
+            config, self.model, resolved, can_slide=not self.why_no_slides
         )
         self.stored = None if store is None else self._stored_sessions(store)
-        self.session_home = SessionHome(
+        self.registry = registry = SessionRegistry(
             self.dispatcher,
             self.ledger,
             self.session_limits,
             self.door,
             self.session_counters,
             probe,
-            self._session_ended,
-            None if self.stored is None else self.stored.residents,
+            self.stored,
+            max_sessions=config.max_sessions,
         )
+        self.sessions = registry.actors
+        self.open_session, self.bring_back = registry.open, registry.bring_back
+        self.session, self.holds, self.knows = registry.get, registry.holds, registry.knows
 
     # Births
 
@@ -176,139 +145,20 @@ class Core:
         if self.stored is not None:
             self.dispatcher.spawn(self.stored.new_actor(), Child(reborn(self.stored.new_actor)))
 
-    def open_session(
-        self,
-        session_id: SessionId,
-        *,
-        is_one_shot: bool,
-        idle_timeout_s: float | None,
-        slides: bool = False,
-        parent: SessionActor | None = None,
-    ) -> SessionActor:
-        """Open a session. Synchronous: there is no moment at which it is half open.
-
-        Args:
-            slides: drop its oldest positions where it would reach its limit.
-            parent: fork this one. Read here and at once: a fork sees every turn of its parent
-                whose end its caller can know of, and moves nothing.
-
-        Raises:
-            EngineClosed: the engine takes no more work.
-            TooManySessions: the bound is reached.
-            SessionExists: the id is taken.
-        """
-        self._check_room(session_id, counts=not is_one_shot)
-        actor = self._new_session(
-            session_id,
-            is_one_shot=is_one_shot,
-            idle_timeout_s=idle_timeout_s,
-            birth="" if self.stored is None or is_one_shot else self.stored.new_birth(),
-        )
-        actor.state.slides = slides
-        self._add_session(actor)
-        if parent is not None:
-            actor.inherit(parent)
-        return actor
-
-    def bring_back(
-        self,
-        record: SessionRecord,
-        *,
-        image: StateImage | None = None,
-        session_id: SessionId | None = None,
-    ) -> SessionActor:
-        """Open a session that was kept.
-
-        Args:
-            record: what was kept of it.
-            image: its state, where that is at hand.
-            session_id: ``None``: it is the session of the store that the record names. Else it is
-                a new one, under this name.
-
-        Raises:
-            EngineClosed: as :meth:`open_session`, TooManySessions, SessionExists.
-            DamagedRecord: the record doesn't say what a record says.
-        """
-        facts = read_facts(record)
-        name = SessionId(record.session_id) if session_id is None else session_id
-        self._check_room(name, is_stored=session_id is None)
-        birth = facts.birth
-        if session_id is not None:
-            birth = "" if self.stored is None else self.stored.new_birth()
-        actor = self._new_session(
-            name, is_one_shot=False, idle_timeout_s=facts.idle_timeout_s, birth=birth
-        )
-        actor.identity.bring_back(record, facts, image)
-        self._add_session(actor)
-        if actor.archive is not None and session_id is None:
-            actor.archive.found(record)
-            actor.tell_woken()
-        return actor
-
-    def _check_room(
-        self, session_id: SessionId, *, counts: bool = True, is_stored: bool = False
-    ) -> None:
-        self.door.check_open()
-        if counts and self.num_sessions >= self.config.max_sessions:
-            raise TooManySessions(open_sessions=self.num_sessions, limit=self.config.max_sessions)
-        is_kept = counts and not is_stored and self.holds(session_id)
-        if session_id in self.sessions or is_kept:
-            raise SessionExists(session_id=session_id)
-
-    def _new_session(
-        self,
-        session_id: SessionId,
-        *,
-        is_one_shot: bool,
-        idle_timeout_s: float | None,
-        birth: str,
-    ) -> SessionActor:
-        return SessionActor(
-            session_id,
-            self.session_home,
-            is_one_shot=is_one_shot,
-            idle_timeout_s=idle_timeout_s,
-            birth=birth,
-        )
-
-    def _add_session(self, actor: SessionActor) -> None:
-        self.sessions[actor.session_id] = actor
-        self.dispatcher.spawn(actor)
-        if not actor.is_one_shot:
-            self.num_sessions += 1
-            if self.stored is not None:
-                self.stored.residents.came()
-
-    def holds(self, session_id: SessionId) -> bool:
-        """Whether a session is kept in the store, whether or not it has an actor."""
-        return self.stored is not None and self.stored.holds(session_id)
-
-    def session(self, session_id: SessionId) -> SessionActor:
-        """An open session.
-
-        Raises:
-            SessionNotFound: there is none with this id.
-        """
-        actor = self.sessions.get(session_id)
-        if actor is None or actor.is_one_shot:
-            raise SessionNotFound(session_id=session_id)
-        return actor
-
-    def knows(self, session_id: SessionId) -> bool:
-        """Whether there is a session of this id, open or dormant."""
-        return session_id in self.sessions or self.holds(session_id)
+    @property
+    def num_sessions(self) -> int:
+        """Sessions in memory, without one-shots."""
+        return self.registry.count
 
     @property
     def session_prefix(self) -> str:
-        """What names of sessions begin with that nobody has named; never that of another life."""
-        return "session" if self.stored is None else f"session-{self.stored.life}"
+        """What names of sessions begin with that nobody has named."""
+        return self.registry.prefix
 
     @property
     def open_turns(self) -> int:
         """Turns whose callers have not been told an end."""
-        return sum(
-            (actor.active is not None) + len(actor.waiting) for actor in self.sessions.values()
-        )
+        return self.registry.open_turns
 
     def holds_turn(self, turn: TurnId) -> bool:
         """Whether a turn of this id is queued or at the scheduler, wanted by anybody or not."""
@@ -321,13 +171,6 @@ class Core:
         """The scheduler that lives now."""
         return self.recovery.scheduler
 
-    def _session_ended(self, session_id: SessionId) -> None:
-        actor = self.sessions.pop(session_id, None)
-        if actor is not None and not actor.is_one_shot:
-            self.num_sessions -= 1
-            if self.stored is not None:
-                self.stored.residents.went(session_id)
-
     def _stored_sessions(self, worker: StoreWorker) -> StoredSessions:
         config = self.config
         rules = StoreRules(
@@ -336,11 +179,15 @@ class Core:
         return StoredSessions(
             worker,
             self.dispatcher,
-            self.bring_back,
+            self._bring_back,
             rules,
             max_resident=config.max_resident_sessions,
             random=self.environment.random,
         )
+
+    def _bring_back(self, record: SessionRecord) -> SessionActor:
+        """The registry is made after the store's side of it."""
+        return self.registry.bring_back(record)
 
     def _new_scheduler(self) -> Scheduler:
         bound = 64 + 8 * (self.config.max_sessions + self.config.max_num_queued_reqs)
@@ -477,17 +324,3 @@ class Core:
     def _emit(self, event: str, **fields: object) -> None:
         if self.probe.enabled:
             self.probe.record(event, fields)
-
-
-def _window(resolved: ResolvedLimits) -> SlidingWindow | None:
-    """Of two claims of a session that slides, both must fit: the old one is copied from."""
-    if not resolved.num_pages:
-        return None
-    room = resolved.num_pages * resolved.page_size // 2
-    return SlidingWindow.fitting(min(room, resolved.max_model_len), resolved.page_size)
-
-
-def _host_capacity(limits: DeviceLimits) -> Capacity | None:
-    if not limits.host_slots and not limits.host_pages:
-        return None
-    return Capacity(limits.host_slots, limits.host_pages, limits.page_size)

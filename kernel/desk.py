@@ -1,13 +1,9 @@
 """The desk behind the door: checks a request, makes it out, counts it, and knows it by its id."""
 
-import os
-import threading
 from collections.abc import Callable, Container, Sequence
 from functools import partial
-from typing import Literal, TypedDict, Unpack, cast
+from typing import Literal, Unpack, cast
 
-import anyio
-import anyio.lowlevel
 import attrs
 import structlog
 
@@ -18,12 +14,12 @@ from kernel.constraining import constraint_for
 from kernel.conversation import Composing, chat_in
 from kernel.core import Core
 from kernel.detokenizer import IncrementalDetokenizer
+from kernel.engine_context import EngineContext
 from kernel.errors import (
     QueueFull,
     RequestExists,
     SessionNotFound,
     ValidationError,
-    WrongContext,
 )
 from kernel.ids import SessionId, TurnId, session_custodian
 from kernel.logged_turns import check_kept_as_json
@@ -33,6 +29,7 @@ from kernel.opening import find_session_files
 from kernel.output_buffer import TurnOutput
 from kernel.params import SamplingParams
 from kernel.reply import Reply
+from kernel.request_options import RequestOptions, check_options
 from kernel.request_rules import SpecialText, check_vocabulary, rules_of
 from kernel.sampling_key import request_seed
 from kernel.session import SessionActor
@@ -42,35 +39,12 @@ from kernel.step import OpenedDevice, Tokenizer
 from kernel.turn import TurnRequest
 from ownership import CustodianId
 
-__all__ = ["CALLER", "ONE_SHOT", "Desk", "RequestOptions"]
+__all__ = ["CALLER", "ONE_SHOT", "Desk"]
 
 ONE_SHOT = "one-shot:"
 """Begins the names of the sessions behind one-shot requests."""
 CALLER = CustodianId("caller")
 """Sender of callers' messages; they carry no handles."""
-
-
-class RequestOptions(TypedDict, total=False):
-    """What may be said of a request beside its prompt and its sampling."""
-
-    request_id: str | None
-    """Names it in events, errors and ``abort``; a fresh one by default."""
-    priority: int
-    """Lower is more urgent (policy ``"priority"``)."""
-    tenant: str
-    """Whose share it takes (policy ``"fair"``)."""
-    queue_timeout_s: float | None
-    """Seconds until admission."""
-    timeout_s: float | None
-    """Seconds until the end; also the deadline of policy ``"deadline"``."""
-    stall_timeout_s: float | None
-    """Seconds that output may lie unread."""
-    cache_salt: str | None
-    """Only requests of the same salt share prefixes, ``""`` by default; a session goes on with the
-    one that it was given last."""
-    cache_at: Sequence[int]
-    """Positions whose states the prefix cache shall keep, counted in tokens from the beginning of
-    the whole context; the end of a system prompt, say."""
 
 
 class Desk:
@@ -94,9 +68,7 @@ class Desk:
         self._requests: dict[TurnId, tuple[TurnRequest, Address[SessionMessage]]] = {}
         self._groups: dict[TurnId, Callable[[], None]] = {}
         """Requests that consist of several turns, and how to cancel all of them."""
-        self._thread = threading.get_ident()
-        self._process = os.getpid()
-        self._loop = _loop_id()
+        self._context = EngineContext()
 
     def check_context(self) -> Core:
         """The core, if this call comes from where the engine lives.
@@ -104,12 +76,7 @@ class Desk:
         Raises:
             WrongContext: another process, thread or event loop.
         """
-        if os.getpid() != self._process:
-            raise WrongContext(where="process")
-        if threading.get_ident() != self._thread:
-            raise WrongContext(where="thread")
-        if _loop_id() != self._loop:
-            raise WrongContext(where="event loop")
+        self._context.check()
         return self.core
 
     @property
@@ -158,7 +125,7 @@ class Desk:
         can_constrain = self._constraints is not None
         rules = rules_of(params, core.model, lambda: self.tokenizer, can_constrain=can_constrain)
         checks.truth("wait", wait)
-        _check_options(options)
+        check_options(options)
         turn = TurnId(options.get("request_id") or self.fresh_id("req", self._requests))
         output = TurnOutput(
             self._detokenizer(params),
@@ -376,45 +343,3 @@ class Desk:
         tokens = checks.token_ids("prompt", cast("Sequence[object]", prompt))
         check_vocabulary("prompt", tokens, self.core.model)
         return tokens
-
-
-_MOST_PRIORITY = 1_000_000
-_MOST_POSITIONS = 64
-
-
-def _check_options(options: RequestOptions) -> None:
-    """Refuse here what would fail in the scheduler, and everybody's turns with it."""
-    if not options:
-        return
-    checks.known_names(options, RequestOptions.__annotations__, of="a request")
-    for name in ("queue_timeout_s", "timeout_s", "stall_timeout_s"):
-        checks.seconds(name, options.get(name))
-    priority = options.get("priority", 0)
-    checks.integer("priority", priority, least=-_MOST_PRIORITY, most=_MOST_PRIORITY)
-    _check_positions(options.get("cache_at", ()))
-    texts: dict[str, object] = {
-        name: options.get(name) for name in ("request_id", "tenant", "cache_salt")
-    }
-    for name, text in texts.items():
-        if text is not None and not isinstance(text, str):
-            raise ValidationError(parameter=name, value=text, why="it must be a str")
-
-
-def _check_positions(given: object) -> None:
-    if isinstance(given, str | bytes | bytearray) or not isinstance(given, Sequence):
-        why = f"it must be a sequence of positions, not {type(given).__name__}"
-        raise ValidationError(parameter="cache_at", value=given, why=why)
-    positions = cast("Sequence[object]", given)
-    if len(positions) > _MOST_POSITIONS:
-        why = f"at most {_MOST_POSITIONS} positions can be named for one request"
-        raise ValidationError(parameter="cache_at", value=f"{len(positions)} of them", why=why)
-    for position in positions:
-        checks.integer("cache_at", position, least=1)
-
-
-def _loop_id() -> int:
-    """Which event loop runs here; 0 outside of any."""
-    try:
-        return id(anyio.lowlevel.current_token().native_token)
-    except anyio.NoEventLoopError:
-        return 0

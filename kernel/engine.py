@@ -16,7 +16,7 @@ from kernel.chat import Prompt
 from kernel.choices import make_choices
 from kernel.config import EngineConfig
 from kernel.core import Core
-from kernel.desk import Desk, RequestOptions
+from kernel.desk import Desk
 from kernel.engine_sessions import EngineSessions
 from kernel.environment import Environment
 from kernel.errors import EngineClosed, ModelError, RequestAborted, ValidationError
@@ -28,6 +28,7 @@ from kernel.opening import make_probe, open_device, open_store
 from kernel.outputs import EngineStats, Health, RequestOutput
 from kernel.params import SamplingParams
 from kernel.request import RunningTurn
+from kernel.request_options import RequestOptions
 from kernel.session_store import SessionFiles, StoreWorker
 from kernel.shell import ENDED_UNASKED, Shell
 from kernel.step import Device, OpenedDevice, Tokenizer

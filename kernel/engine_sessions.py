@@ -12,6 +12,7 @@ from kernel.ids import SessionId
 from kernel.opening import file_header
 from kernel.outputs import SessionInfo
 from kernel.reply import Reply
+from kernel.request_rules import check_vocabulary
 from kernel.session import SessionActor
 from kernel.session_record import DamagedRecord
 from kernel.streaming_session import Session, check_session_id, open_session
@@ -130,7 +131,8 @@ class EngineSessions:
             SessionExists: there is a session of this id.
             TooManySessions: the engine's bound is reached.
             StoreError: the engine's own store could not keep it, and nothing was opened.
-            ValidationError: nothing is installed that reads sessions, or the name can't be used.
+            ValidationError: nothing is installed that reads sessions, or the name can't be used;
+                or a token of the log is none of the model's.
         """
         checks.path("path", path)
         core = self._desk.check_context()
@@ -150,6 +152,9 @@ class EngineSessions:
         unpack = partial(self._desk.session_files.unpack, data, header, source=source)
         record, image = await core.environment.run_blocking(unpack)
         name = record.session_id if session_id is None else session_id
+        check_session_id(name)
+        for turn in record.turns:  # an id that the model doesn't know would fail others' steps
+            check_vocabulary("data", turn.tokens, core.model)
         try:
             actor = core.bring_back(record, image=image, session_id=SessionId(name))
         except DamagedRecord as error:

@@ -91,12 +91,15 @@ class Room:
         """Whether one more turn may run; a turn between its two phases keeps its row."""
         return len(self._roster.running) + len(self._roster.committing) < self._max_rows
 
-    def can_ever_fit(self, need: Need, shares: ClaimView | None = None) -> bool:
+    def can_ever_fit(
+        self, need: Need, shares: ClaimView | None = None, *, slides: bool = False
+    ) -> bool:
         """Whether an engine with nothing in it but hanging steps could hold the need.
 
         Args:
             need: positions that pages must cover.
             shares: the claim whose frozen pages the turn has or can have.
+            slides: into a new claim, and that one stays until it has been copied.
         """
         view = self._view
         capacity = view.capacity
@@ -104,11 +107,14 @@ class Room:
             return True  # Some step will land, and its landing asks again.
         slots, stuck = self._out_of_reach()
         pages = view.pages_needed(need, ZEROS)
-        if stuck and shares is not None:
+        if slides and shares is not None:
+            pages += len(set(shares.pages) - stuck)
+        elif stuck and shares is not None:
             frozen = shares.pages[: shares.position // self._page_size]
             pages -= len(stuck.intersection(frozen))
         lost = max(len(stuck), view.quarantined_pages)
-        return capacity.slots - slots >= (capacity.slots > 0) and (
+        claims = 2 if slides else 1
+        return (capacity.slots == 0 or capacity.slots - slots >= claims) and (
             capacity.pages == 0 or capacity.pages - lost >= pages
         )
 

@@ -325,6 +325,9 @@ class Scheduler(Actor[SchedulerMessage]):
     def _lose_image(self, turn: OpenTurn) -> None:
         """The device can't take the state that was read from outside; the log says the same."""
         turn.image = None
+        # What it finds instead is what it is told to have found.
+        self._counters.cached_tokens -= turn.output.cached_tokens
+        turn.was_admitted = False
         self._work.unload(turn)
         if turn.interrupt_reason is not None:
             self._end_interrupted(turn)

@@ -18,3 +18,5 @@ class Seat:
     """``None``: it is dormant. A closed one keeps its actor, for what there is to know of it."""
     birth: str = ""
     """Tells a session that is woken from a namesake; empty: it is in no store."""
+    is_removed: bool = False
+    """It was taken off the disk while it was dormant; whoever has its name now is another."""

@@ -12,28 +12,21 @@ claim, and tells its caller after the store's answer; whatever else is about the
 A one-shot request is a session of one turn that closes itself.
 """
 
-from functools import partial
 from typing import Literal, assert_never, final
 
-from kernel.active_turn import ActiveTurn, cancelled_end, open_turn
+from kernel.active_turn import ActiveTurn
 from kernel.actor import Actor, Address
 from kernel.deadlines import Deadlines
 from kernel.errors import (
-    EngineFault,
-    SessionBusy,
     SessionClosed,
     SessionLost,
-    StoreError,
-    TenureError,
 )
-from kernel.ids import SCHEDULER, STORE, SessionId, TurnId, session_custodian
+from kernel.ids import SCHEDULER, STORE, SessionId, session_custodian
 from kernel.log_changes import LogChanges
 from kernel.messages import (
-    Cancel,
     CancelTurn,
     CloseSession,
     Composed,
-    Continue,
     Down,
     ExportSession,
     ForgetIdle,
@@ -41,7 +34,6 @@ from kernel.messages import (
     GiveUp,
     Hibernate,
     HistoryMessage,
-    Interrupt,
     InterruptTurn,
     Parked,
     PhaseAbsorbed,
@@ -51,13 +43,11 @@ from kernel.messages import (
     StartTurn,
     StateRead,
     StopFound,
-    Submit,
     TurnAlarm,
     TurnEnded,
     TurnFailed,
     TurnFinished,
 )
-from kernel.output_buffer import TurnEnd
 from kernel.reply import Reply
 from kernel.seat import Seat
 from kernel.session_archive import Deferred, SessionArchive
@@ -67,10 +57,10 @@ from kernel.session_rest import SessionRest
 from kernel.session_state import SessionState
 from kernel.session_tiers import SessionTiers
 from kernel.store_messages import LogStored, StateFetched, StateStored
-from kernel.turn import OpenTurn, TurnRequest
+from kernel.turn_ends import NOBODY, TurnEnds, TurnPlace
 from kernel.turn_queue import TurnQueue
-from kernel.turn_records import TurnRecords
-from ownership import BatchOwned, Consume, CustodianId
+from kernel.turn_starts import TurnStarts
+from ownership import Consume, CustodianId
 
 __all__ = ["SessionActor"]
 
@@ -95,8 +85,6 @@ class SessionActor(Actor[SessionMessage]):
         super().__init__(name, system, mail_bound=limits.mail_bound)
         self.session_id = session_id
         self.state = SessionState(name, ledger.session_port(name), ledger.view, limits.costs)
-        self.active: ActiveTurn | None = None
-        self.last_used_at = system.now()
         self.is_one_shot = is_one_shot
         self.is_closed = False
         self.is_close_posted = False
@@ -104,13 +92,10 @@ class SessionActor(Actor[SessionMessage]):
         self.seat = Seat(self, birth)
         self.removed: Reply[None] | None = None
         """Who closes it puts one in, to be answered when the session is off the disk."""
-        self._starts_waiting = False
         self._here: Address[SessionMessage] = Address(self.name)
         self._home = home
         self._deadlines = deadlines = Deadlines(system, self._here, name, idle_timeout_s)
         deadlines.rest()
-        self._records = TurnRecords(session_id, home.counters, deadlines, home.probe)
-        self.waiting = TurnQueue(session_id, self.state, home.door, deadlines, system, self._here)
         self.identity = SessionIdentity(session_id, birth, self.state, idle_timeout_s)
         self.archive: SessionArchive | None = None
         if home.residents is not None and not is_one_shot:
@@ -119,6 +104,11 @@ class SessionActor(Actor[SessionMessage]):
             )
         self._changes = LogChanges(session_id, system, self.state, self.archive, self.identity)
         self._tiers = SessionTiers(name, system, self.state, self.archive)
+        place = TurnPlace(
+            session_id, home, self.state, self.archive, self._tiers, deadlines, is_one_shot
+        )
+        self._ends = TurnEnds(self, place)
+        self._starts = TurnStarts(self, place, self._ends)
         self._rest: SessionRest | None = None
         if self.archive is not None and home.residents is not None:
             self._rest = SessionRest(self, home.residents, self.archive, self._tiers)
@@ -126,6 +116,21 @@ class SessionActor(Actor[SessionMessage]):
     def inherit(self, parent: "SessionActor") -> None:
         """Begin as a fork: the parent's log and turns, its committed state as base."""
         self.state.inherit(parent.state)
+
+    @property
+    def active(self) -> ActiveTurn | None:
+        """The turn between its start and its outcome."""
+        return self._ends.active
+
+    @property
+    def waiting(self) -> TurnQueue:
+        """Turns that have arrived and not started."""
+        return self._starts.waiting
+
+    @property
+    def last_used_at(self) -> float:
+        """When a turn last began or ended."""
+        return self._ends.last_used_at
 
     @property
     def turns(self) -> int:
@@ -151,11 +156,11 @@ class SessionActor(Actor[SessionMessage]):
             return
         match message:
             case StartTurn():
-                self._arrive(message.request)
+                self._starts.arrive(message.request)
             case Composed():
-                self._start_composed(message)
+                self._starts.start_composed(message)
             case TurnFinished():
-                self._finished(message)
+                self._ends.finished(message)
             case CancelTurn():
                 self._cancel(message)
             case GiveUp():
@@ -166,21 +171,20 @@ class SessionActor(Actor[SessionMessage]):
             case InterruptTurn():
                 self._changes.interrupt(message, self.active, self.waiting)
             case StopFound():
-                self._stop(message)
+                self._ends.stop(message)
             case TurnEnded():
-                self._ended_without_claim(message)
+                self._ends.ended_without_claim(message)
             case TurnFailed():
-                if self._is_active(message.turn):
-                    self._conclude(TurnEnd("error", 0, error=message.error))
+                self._ends.fail(message.turn, message.error)
             case PhaseAbsorbed():
-                self._commit_phase(message)
+                self._ends.commit_phase(message)
             case TurnAlarm():
                 self._alarm(message)
             case ForgetIdle():
                 self._forget_idle(message)
             case CloseSession():
                 error = message.error or SessionClosed(session_id=self.session_id)
-                self._close(error, stays_kept=message.stays_kept)
+                self.close(error, stays_kept=message.stays_kept)
             case StateRead() | Hibernate() | ExportSession():
                 self._move(message)
             case LogStored() | StateStored() | StateFetched():
@@ -204,7 +208,7 @@ class SessionActor(Actor[SessionMessage]):
     def decline(self, message: Consume[SessionMessage], _error: BaseException, /) -> None:
         """Closed: a claim that was under way is rolled back like any that comes too late."""
         if isinstance(message, TurnFinished | PhaseAbsorbed):
-            self._roll_back_late(message.claim)
+            self._ends.roll_back_late(message.claim)
         elif isinstance(message, Parked):
             self.state.roll_back(message.claim)
             self._tell_scheduler(GaveUp(message.base, moved=False))
@@ -215,13 +219,10 @@ class SessionActor(Actor[SessionMessage]):
         """The session died: its callers are told that it is lost."""
         lost = SessionLost(session_id=self.session_id, why=str(error))
         self.is_closed = True
-        active, self.active = self.active, None
         self._deadlines.wake()
-        if active is not None:
-            self._deadlines.end(active.id)
-            self._home.door.leave(active.id)
-            active.settle(TurnEnd("error", 0, error=lost))
-        self.waiting.turn_all_away(lost)
+        self._ends.abandon(lost)
+        self._starts.abandon(lost)
+        self._tiers.abandon(lost)
         if self.archive is not None:
             self.archive.turn_away_deferred(lost)
         if self.removed is not None:
@@ -234,97 +235,6 @@ class SessionActor(Actor[SessionMessage]):
             return self.archive is not None and self.archive.has_business
         return name == SCHEDULER and (self.active is not None or self._tiers.is_reading)
 
-    # A turn begins
-
-    def _arrive(self, request: TurnRequest) -> None:
-        active = self.active
-        if active is None and self._is_saving:
-            self.waiting.add(request)  # the log is being cut
-            return
-        if active is None and self.waiting.takes(request):
-            return
-        if active is None:
-            self._start(request)
-        elif request.wait or active.is_interrupted:
-            self.waiting.add(request)
-        else:
-            busy = SessionBusy(session_id=self.session_id, turn_id=active.id)
-            self.waiting.turn_away(request, busy)
-
-    def _start_composed(self, message: Composed) -> None:
-        first = self.waiting.first
-        if first is None or first.id != message.turn or self.active is not None or self._is_saving:
-            return
-        if message.error is not None:
-            self.waiting.turn_away(self.waiting.next(), message.error)
-        self._start_waiting()
-
-    def _start_waiting(self) -> None:
-        """Start what waits, until a turn runs or its messages are composed."""
-        self._starts_waiting = True
-        while (
-            (first := self.waiting.first) is not None
-            and self.active is None
-            and not self._is_saving
-            and not self.waiting.compose_first()
-        ):
-            self._start(first)
-        self._starts_waiting = False
-        if self.active is None and not self.waiting:
-            self._deadlines.rest()
-            self._tell_rest()
-
-    def _ends_with(self, request: TurnRequest) -> bool:
-        """Whether this is the one answer of a one-shot; one that absorbs is for others to fork."""
-        return self.is_one_shot and request.kind == "generate"
-
-    def _start(self, request: TurnRequest) -> None:
-        try:
-            self._home.door.check_working()
-            turn = open_turn(request, self.state, self._home.limits, session=self.name)
-            turn.cache.keeps_end = self._ends_with(request)
-        except TenureError as error:
-            self.waiting.take_out(request)
-            self.waiting.turn_away(request, error)
-            if self.is_one_shot:
-                self._close(error)
-            return
-        self._deadlines.wake()
-        self._deadlines.end(request.id)
-        self._deadlines.begin(request)
-        self.state.last = None
-        self.last_used_at = self.system.now()
-        self.active = active = ActiveTurn(request)
-        self.waiting.take_out(request)  # not before: a death in between must find it
-        self._tell_rest()
-        if self.state.drop_checkpoint():
-            self._tell_scheduler(Rested())
-        request.accepted.answer(None)
-        self._records.started(active)
-        end = active.end_without_steps(turn, self.state.position)
-        if end is not None:
-            self._home.door.leave(request.id)
-            self._decide(end)
-        else:
-            self._tiers.fetch(turn, self._submit)
-
-    def _submit(self, turn: OpenTurn) -> None:
-        """All that the turn starts from is at hand."""
-        active = self.active
-        if active is None or active.id != turn.id:
-            return
-        if active.is_interrupted:
-            self._home.door.leave(turn.id)
-            self._decide(active.end_of(0, "interrupt", None))
-            return
-        active.scheduler_incarnation = self.system.incarnation_of(SCHEDULER)
-        if self._tell_scheduler(Submit(turn)):
-            self._home.door.leave(turn.id)
-            gone = EngineFault(actor=SCHEDULER, why="it is not running")
-            self._conclude(TurnEnd("error", 0, error=gone))
-
-    # A turn ends
-
     def _defers(self, message: Deferred) -> bool:
         """Keep a message back while a change is kept; not an interrupt of what runs."""
         active = self.active
@@ -333,131 +243,21 @@ class SessionActor(Actor[SessionMessage]):
             return False
         return self.archive.defers(message)
 
-    @property
-    def _is_saving(self) -> bool:
-        """Whether a change of the log is on its way to the store."""
-        return self.archive is not None and self.archive.change is not None
-
-    def _is_active(self, turn: TurnId) -> bool:
-        """Whether a turn's outcome is still open."""
-        active = self.active
-        return active is not None and active.id == turn and active.decided is None
-
-    def _finished(self, message: Consume[TurnFinished]) -> None:
-        active = self.active
-        if active is None or not self._is_active(message.turn):
-            self._roll_back_late(message.claim)
-            return
-        end = active.end_of(message.kept, message.reason, message.stop_token)
-        self.state.hold(message.claim)
-        self._decide(end)
-
-    def _roll_back_late(self, claim: Consume[BatchOwned]) -> None:
-        """Whatever arrives for a forgotten turn goes back."""
-        self.state.roll_back(claim)
-        self._tell_scheduler(Rested())
-
-    def _ended_without_claim(self, message: TurnEnded) -> None:
-        if self.active is not None and self._is_active(message.turn):
-            end = self.active.end_of(message.kept, message.reason, message.stop_token)
-            self._decide(end)
-
-    def _decide(self, end: TurnEnd) -> None:
-        """A turn has its outcome; where there is a store, it counts when its tokens are kept."""
-        active, archive = self.active, self.archive
-        if active is None:
-            return
-        active.decided = end
-        if self._is_saving:
-            return  # a mark, say; this comes next
-        turn = None if archive is None else archive.turn_of(active.request, end.kept)
-        if archive is None or turn is None:
-            self._turn_kept(end)
-        else:
-            length = turn.start + len(turn.tokens)
-            jobs = (archive.keep_turn(turn),)
-            archive.propose(jobs, length, partial(self._turn_kept, end), self._turn_lost)
-
-    def _turn_kept(self, end: TurnEnd) -> None:
-        """Extend the log, commit the claim, tell the caller."""
-        active = self.active
-        if active is None:
-            return
-        self.state.extend_by_turn(active.request, end.kept)
-        if self._ends_with(active.request):
-            self.state.drop_held()
-        else:
-            self.state.take_held(keep_checkpoint=active.request.kind == "generate")
-        self._conclude(end)
-
-    def _turn_lost(self, error: StoreError) -> None:
-        """It can't be kept: the session is where it was before the turn."""
-        self.state.drop_held()
-        self._conclude(TurnEnd("error", 0, error=error))
-
-    def _conclude(self, end: TurnEnd) -> None:
-        """Tell the caller, come to rest, and start what waits."""
-        active, self.active = self.active, None
-        if active is None:
-            return
-        self._records.ended(active, end)
-        self._forget_fetch(active.id)
-        self.last_used_at = self.system.now()
-        if self._ends_with(active.request) or (self.is_one_shot and end.error is not None):
-            self._close(SessionClosed(session_id=self.session_id))
-            return
-        self._tell_scheduler(Rested())
-        if self._starts_waiting:
-            return  # The loop below goes on; a turn that ends at its start must not deepen it.
-        self._start_waiting()
-
-    def _commit_phase(self, message: Consume[PhaseAbsorbed]) -> None:
-        if not self._is_active(message.turn):
-            self._roll_back_late(message.claim)
-            return
-        self.state.take(message.claim, keep_checkpoint=False)
-        self._tell_scheduler(Continue(message.turn, self.state.base))
-
-    # A turn is cut short
+    def start_next(self) -> None:
+        """No turn runs any more."""
+        self._starts.start_next()
 
     def _cancel(self, message: CancelTurn) -> None:
         active = self.active
         if active is not None and active.id == message.turn:
-            if active.decided is None:
-                self._tell_scheduler(Cancel(message.turn))
-                self._conclude(cancelled_end(active.request, message.reason))
-            return
-        request, first = self.waiting.find(message.turn), self.waiting.first
-        if request is not None:
-            end = cancelled_end(request, message.reason)
-            self.waiting.drop(request, end)
-            self._records.dropped(end)
-            if active is None and request is first:
-                # It was being composed; the next in the queue takes its place.
-                self._start_waiting()
+            self._ends.cancel(message)
+        else:
+            self._starts.cancel(message)
 
-    def _stop(self, message: StopFound) -> None:
-        active = self.active
-        if active is None or not self._is_active(message.turn):
-            return
-        if message.error is not None:
-            self._tell_scheduler(Cancel(message.turn))
-            self._conclude(TurnEnd("error", 0, error=message.error))
-            return
-        hit = active.request.output.stop_hit
-        if hit is not None:
-            self._tell_scheduler(Interrupt(message.turn, hit.kept_tokens, "stop"))
-
-    def _close(self, error: BaseException, *, stays_kept: bool = False) -> None:
+    def close(self, error: BaseException, *, stays_kept: bool = False) -> None:
         """Close now: forget the turn, answer whoever waits, give back what is held."""
-        active = self.active
         self.is_closed = True
-        if active is not None:
-            self._tell_scheduler(Cancel(active.id))
-            self._records.ended(active, TurnEnd("abort", 0, error=error))
-            self._forget_fetch(active.id)
-            # Not before: a session that dies on the way here still has a caller to tell.
-            self.active = None
+        self._ends.close(error)
         self.waiting.turn_all_away(error)
         if self.archive is not None:
             self.archive.turn_away_deferred(error)
@@ -469,7 +269,9 @@ class SessionActor(Actor[SessionMessage]):
         self._tiers.end()
         self._deadlines.wake()
         self.state.close()
-        self._rest = None  # so that nothing here names the actor
+        # So that nothing here names the actor:
+        self._rest = None
+        self._ends.host = self._starts.host = NOBODY
         if self.is_one_shot:
             self.seat.actor = None
         self.system.retire(self)
@@ -481,7 +283,7 @@ class SessionActor(Actor[SessionMessage]):
     def tell_woken(self) -> None:
         """It was made of what the store holds, and can be left to it again."""
         self._tell_event("session.woken")
-        self._tell_rest()
+        self.tell_rest()
 
     def _tell_event(self, event: str) -> None:
         if self._home.probe.enabled:
@@ -492,7 +294,7 @@ class SessionActor(Actor[SessionMessage]):
         if isinstance(message, StateRead):
             self._tiers.state_read(message)
         elif isinstance(message, ExportSession):
-            self._tiers.export(self.identity.record(), message.reply)
+            self._tiers.export(self.identity.record(), message.reply, self.tell_rest)
         elif self._rest is not None:
             self._rest.begin()
 
@@ -505,27 +307,22 @@ class SessionActor(Actor[SessionMessage]):
         elif isinstance(message, StateFetched):
             archive.snapshots.fetched(message)
         else:
-            self._starts_waiting = True  # what was deferred comes first
+            self._starts.hold_back()  # what was deferred comes first
             archive.stored(message)
             self._go_on()
 
     def _go_on(self) -> None:
         """A change is over: see to what has waited for that, then to the turns that wait."""
-        archive, active = self.archive, self.active
-        self._starts_waiting = True
-        if active is not None and active.decided is not None and not self._is_saving:
-            self._decide(active.decided)
+        archive = self.archive
+        self._ends.judge_decided()
         while archive is not None and archive.change is None and archive.deferred:
-            self.handle(archive.deferred.popleft())
+            self.handle(archive.deferred[0])
+            archive.deferred.popleft()  # not before: who dies of it has a caller to tell
         if not self.is_closed:
-            self._start_waiting()
+            self._starts.start_waiting()
 
-    def _forget_fetch(self, turn: TurnId) -> None:
-        """A turn is over that may still wait for its state, or have it."""
-        if self._tiers.forget_fetch(turn):
-            self._home.door.leave(turn)
-
-    def _tell_rest(self) -> None:
+    def tell_rest(self) -> None:
+        """It was used, or has come to rest."""
         if self._rest is not None:
             self._rest.tell()
 
@@ -538,7 +335,7 @@ class SessionActor(Actor[SessionMessage]):
         if not self._deadlines.is_this_rest(message.rest) or self.active is not None:
             return
         if self._rest is None or self.archive is None or not self.archive.is_opened:
-            self._close(SessionClosed(session_id=self.session_id, why="idle timeout"))
+            self.close(SessionClosed(session_id=self.session_id, why="idle timeout"))
         elif self._rest.is_possible:
             self._rest.begin()
         else:
@@ -555,12 +352,7 @@ class SessionActor(Actor[SessionMessage]):
         if message.name == STORE:
             self._store_down(message)
             return
-        active = self.active
-        is_theirs = active is not None and active.scheduler_incarnation == message.incarnation
-        if active is not None and is_theirs and active.decided is None:
-            self._home.door.leave(active.id)
-            fault = EngineFault(actor=message.name, why=message.why)
-            self._conclude(TurnEnd("error", 0, error=fault))
+        self._ends.scheduler_died(message)
         self._tiers.scheduler_died()
         self._tell_scheduler(Rested())
 
@@ -568,7 +360,7 @@ class SessionActor(Actor[SessionMessage]):
         archive = self.archive
         if archive is None:
             return
-        self._starts_waiting = True
+        self._starts.hold_back()
         archive.went_down(message)
         archive.repair()  # also a doubt of long before
         self._go_on()

@@ -111,6 +111,8 @@ class SessionArchive:
     ) -> None:
         self.change: Change | None = None
         self.deferred: deque[Deferred] = deque()
+        self._doing: Change | None = None
+        """It is kept, and is being done to the session."""
         self.snapshots = SessionSnapshots(session_id, holder, system, probe)
         self.is_opened = False
         """Whether the store knows the session, or may know it."""
@@ -141,6 +143,7 @@ class SessionArchive:
             self.change is None
             and self._has_kept_facts
             and not self._is_in_doubt
+            and self._kept_salt == self._kept.cache_salt
             and self._kept_len == len(self._kept.log)
         )
 
@@ -153,8 +156,9 @@ class SessionArchive:
 
     def turn_away_deferred(self, error: BaseException) -> None:
         """The session is over; whoever waits is told, also of the change that is under way."""
-        if self.change is not None and self.change.asker is not None:
-            self.change.asker.fail(error)
+        for change in (self._doing, self.change):
+            if change is not None and change.asker is not None:
+                change.asker.fail(error)
         while self.deferred:
             self.deferred.popleft().reply.fail(error)
 
@@ -205,7 +209,9 @@ class SessionArchive:
         self._is_in_doubt = False
         self._kept_len = change.length
         self.snapshots.cut(change.length)
+        self._doing = change
         change.keep()
+        self._doing = None
         return True
 
     def went_down(self, down: Down) -> bool:
@@ -248,6 +254,12 @@ class SessionArchive:
     def repair(self) -> None:
         """Make sure that the store holds what the session does, where that is in doubt."""
         if self._is_in_doubt and self.change is None:
+            self.propose((), len(self._kept.log), _nothing, _not_yet)
+
+    def keep_salt(self) -> None:
+        """A turn that left nothing in the log may have brought another salt, which stays."""
+        is_new = self._has_kept_facts and self._kept_salt != self._kept.cache_salt
+        if is_new and self.change is None:
             self.propose((), len(self._kept.log), _nothing, _not_yet)
 
     def end(self, reply: Reply[None], *, stays_kept: bool) -> None:

@@ -4,7 +4,6 @@ A request goes to the session's actor by one message and is answered by one valu
 cancelled while it waits has still asked: the message is on its way, and is carried out whole.
 """
 
-import contextlib
 import os
 import sys
 from functools import partial
@@ -199,9 +198,7 @@ class SessionHandle:
             StoreError: it is closed, and may still be in the store.
         """
         self._desk.check_context()
-        with contextlib.suppress(SessionNotFound):
-            self._resident()
-            self._post_close()
+        self._post_close()
         await self._closed()
 
     async def _ask(self, message: InterruptTurn | HistoryMessage, reply: Reply[int]) -> int:
@@ -224,6 +221,8 @@ class SessionHandle:
         if seat is not None and seat.actor is not None:
             return seat.actor
         core = self._desk.check_context()
+        if seat is not None and seat.is_removed:
+            raise SessionNotFound(session_id=self._id)
         found = core.sessions.get(self._id)
         if found is None and core.holds(self._id):
             return None
@@ -253,6 +252,10 @@ class SessionHandle:
 
     def _post_close(self) -> None:
         """Close our own session and no namesake, by one message at most."""
+        try:
+            self._resident()
+        except SessionNotFound:
+            return
         seat = self._seat
         actor = None if seat is None else seat.actor
         if actor is None:

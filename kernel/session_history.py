@@ -83,11 +83,9 @@ def marks_within(marks: Mapping[str, Mark], length: int) -> dict[str, Mark]:
 
 def _turns_kept(to: int, turns: int) -> int:
     if not -turns <= to <= turns:
-        raise ValidationError(
-            parameter="to",
-            value=to,
-            why=f"the session has {turns} turns; keep 0 to {turns}, or go 1 to {turns} back by -n",
-        )
+        ways = f"keep 0 to {turns}, or go 1 to {turns} back by -n" if turns else "keep 0"
+        why = f"the session has {turns} turns; {ways}"
+        raise ValidationError(parameter="to", value=to, why=why)
     return to if to >= 0 else turns + to
 
 

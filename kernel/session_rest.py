@@ -55,7 +55,9 @@ class SessionRest:
     @property
     def is_possible(self) -> bool:
         """Whether nothing would be lost without an actor."""
-        return self._archive.is_whole and not self._archive.deferred and self._session.is_free
+        archive = self._archive
+        is_wanted = archive.deferred or self._tiers.is_exporting
+        return archive.is_whole and not is_wanted and self._session.is_free
 
     def tell(self) -> None:
         """The session was used, or is not any more: it doesn't go now."""

@@ -44,6 +44,7 @@ class SessionTiers:
         self._archive = archive
         self._reads: dict[BaseName, list[Then]] = {}
         self._tickets = 0
+        self._exports: list[Reply[Exported]] = []
         self._fetched: TurnId | None = None
         """The turn that waits for an image of the store's, or has one."""
 
@@ -174,34 +175,53 @@ class SessionTiers:
 
     # Out of the engine
 
-    def export(self, record: SessionRecord, reply: Reply[Exported]) -> None:
-        """Answer with a record and the furthest state that there is for it."""
+    @property
+    def is_exporting(self) -> bool:
+        """Whether somebody waits for a state to be read out for other engines."""
+        return bool(self._exports)
+
+    def abandon(self, lost: BaseException) -> None:
+        """The session died; nobody answers any more what it was asked for."""
+        while self._exports:
+            self._exports.pop().fail(lost)
+
+    def export(
+        self, record: SessionRecord, reply: Reply[Exported], then: Callable[[], None]
+    ) -> None:
+        """Answer with a record and the furthest state that there is for it; then go on."""
+        self._exports.append(reply)
+        done = partial(self._exported, record, reply, then)
         state, archive = self._state, self._archive
         base, image = state.base, state.image
         position = state.base_position
         if image is not None and image.position > position:
-            reply.answer(Exported(record, image))
+            done(image)
         elif archive is not None and archive.snapshots.position > position:
             self._tickets += 1
             ticket = TurnId(f"export-{self._tickets}:{self._holder}")
-            archive.snapshots.fetch(
-                ticket, partial(self._fetched_for_export, ticket, record, reply)
-            )
+            archive.snapshots.fetch(ticket, partial(self._fetched_for_export, ticket, done))
         elif isinstance(base, BaseName):
-            self.read(base, lambda read: reply.answer(Exported(record, read)))
+            self.read(base, done)
         else:
-            reply.answer(Exported(record, None))
+            done(None)
 
-    def _fetched_for_export(
+    def _exported(
         self,
-        ticket: TurnId,
         record: SessionRecord,
         reply: Reply[Exported],
-        found: StateImage | StoreFault,
+        then: Callable[[], None],
+        image: StateImage | None,
+    ) -> None:
+        self._exports.remove(reply)
+        reply.answer(Exported(record, image))
+        then()
+
+    def _fetched_for_export(
+        self, ticket: TurnId, done: Then, found: StateImage | StoreFault
     ) -> None:
         if self._archive is not None:
             self._archive.snapshots.release(ticket)
-        reply.answer(Exported(record, found if isinstance(found, StateImage) else None))
+        done(found if isinstance(found, StateImage) else None)
 
 
 def _start_from(turn: OpenTurn, image: StateImage) -> None:

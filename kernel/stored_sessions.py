@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, final
+from weakref import WeakValueDictionary
 
 from kernel.actor import Address
 from kernel.dispatcher import Dispatcher
@@ -21,6 +22,7 @@ from kernel.ids import STORE, SessionId, session_custodian
 from kernel.messages import Hibernate, SessionMessage, StoreMessage
 from kernel.reply import Reply
 from kernel.residents import LeastRecentlyUsed
+from kernel.seat import Seat
 from kernel.session import SessionActor
 from kernel.session_store import SessionRecord, StoreFault, StoreWorker
 from kernel.store_actor import StoreActor, StoreRules
@@ -64,6 +66,8 @@ class StoredSessions:
         self._waking: dict[SessionId, Reply[SessionActor]] = {}
         self._wanted: Counter[SessionId] = Counter()
         """How many wait for a session, those included whom it was woken for just now."""
+        self._dormant_seats = WeakValueDictionary[SessionId, Seat]()
+        """Those that a caller still has."""
         self._jobs = itertools.count(1)
         self._births = itertools.count(1)
         self.life = random(6).hex()
@@ -120,12 +124,27 @@ class StoredSessions:
     def _open(
         self, session_id: SessionId, record: SessionRecord, reply: Reply[SessionActor]
     ) -> None:
-        error = failure_of(lambda: reply.answer(self._make(record)), "the record of a session")
+        error = failure_of(
+            lambda: reply.answer(self._seated(self._make(record))), "the record of a session"
+        )
         if error is not None:
             reply.fail(as_store_error(session_id, error))
 
+    def went_dormant(self, seat: Seat, session_id: SessionId) -> None:
+        """Callers who have this seat find the session there when it is woken."""
+        self._dormant_seats[session_id] = seat
+
+    def _seated(self, actor: SessionActor) -> SessionActor:
+        seat = self._dormant_seats.pop(actor.session_id, None)
+        if seat is not None and seat.birth == actor.seat.birth:
+            seat.actor, actor.seat = actor, seat
+        return actor
+
     def forget(self, session_id: SessionId) -> Reply[None]:
         """Remove a session that isn't resident; answered when it is gone, or with why not."""
+        seat = self._dormant_seats.pop(session_id, None)
+        if seat is not None:
+            seat.is_removed = True
         waking = self._waking.pop(session_id, None)
         if waking is not None:  # else it would be woken as something that isn't there
             waking.fail(SessionNotFound(session_id=session_id))

@@ -8,13 +8,14 @@ from kernel.actor import Address
 from kernel.chat import Prompt
 from kernel.config import OnLimit
 from kernel.core import Core
-from kernel.desk import ONE_SHOT, Desk, RequestOptions
+from kernel.desk import ONE_SHOT, Desk
 from kernel.errors import SessionNotFound, StoreError, ValidationError
 from kernel.ids import SessionId
 from kernel.messages import SessionMessage
 from kernel.outputs import RequestOutput
 from kernel.params import SamplingParams
 from kernel.request import RunningTurn
+from kernel.request_options import RequestOptions
 from kernel.session_handle import SessionHandle
 from kernel.turn import TurnRequest
 
@@ -65,11 +66,17 @@ class Session(SessionHandle):
             EngineClosed: the engine takes no more work.
         """
         core = self._desk.check_context()
-        if not self._opens or (self._resumes and core.knows(self._id)):
-            actor = await self._awake()
-            if actor.is_closed or core.sessions.get(self._id) is not actor:
-                raise SessionNotFound(session_id=self._id)
-            return self
+        while not self._opens or (self._resumes and core.knows(self._id)):
+            try:
+                actor = await self._awake()
+                if actor.is_closed or core.sessions.get(self._id) is not actor:
+                    raise SessionNotFound(session_id=self._id)
+            except SessionNotFound:
+                if not self._resumes:
+                    raise
+                self._seat = None  # it was on its way out: go on with another one, or a new one
+            else:
+                return self
         if self._parent is not None:
             await self._parent._awake()
         actor = core.open_session(

@@ -96,6 +96,8 @@ def reserve(
     record = _new_claim(book, pool, custodian, source, need.first_page, missing, turn)
     handle = issue_batch(record)
     book.claims[record.number] = record
+    if source is not None and source.pool is not pool:
+        book.moving[record.number] = record
     book.live[id(handle)] = record
     record.handle = ref(handle, book.on_lost)
     book.transitions += 1

@@ -76,6 +76,8 @@ class Book:
         init=False, factory=dict[tuple[CustodianId, int], ClaimRecord]
     )
     """States that can be a base, in the order in which they were committed."""
+    moving: dict[ClaimId, ClaimRecord] = attrs.field(init=False, factory=dict[ClaimId, ClaimRecord])
+    """Claims that have yet to copy out of a base in another place."""
     holders: weakref.WeakValueDictionary[CustodianId, Holder] = attrs.field(
         init=False, factory=weakref.WeakValueDictionary[CustodianId, Holder]
     )

@@ -19,7 +19,7 @@ def conservation_problems(book: Book, claims: Sequence[ClaimRecord]) -> Iterator
     yield from _slot_problems(book, claims)
     yield from _page_problems(book, claims)
     yield from _run_problems(book, claims)
-    yield from _pin_problems(claims)
+    yield from _pin_problems(book, claims)
     yield from _custody_problems(book, claims)
     yield from _name_problems(book, claims)
     for record in claims:
@@ -91,7 +91,7 @@ def _are_twins(book: Book, run: Run, twin: Run) -> bool:
     return (run.pages[0] in book.device.pages) != (twin.pages[0] in book.device.pages)
 
 
-def _pin_problems(claims: Iterable[ClaimRecord]) -> Iterator[str]:
+def _pin_problems(book: Book, claims: Iterable[ClaimRecord]) -> Iterator[str]:
     pins = Counter[ClaimId](record.base.number for record in claims if record.base is not None)
     for record in claims:
         counted = pins.pop(record.number, 0)
@@ -101,6 +101,13 @@ def _pin_problems(claims: Iterable[ClaimRecord]) -> Iterator[str]:
             yield f"{record.place()} drains, but nothing pins it"
     for number in pins:
         yield f"claim {number} is pinned, but has ended"
+    moving = {
+        record.number
+        for record in claims
+        if record.base is not None and record.base.pool is not record.pool
+    }
+    if moving != book.moving.keys():
+        yield f"{len(book.moving)} claims move to another place, but {len(moving)} have yet to"
 
 
 def _custody_problems(book: Book, claims: Iterable[ClaimRecord]) -> Iterator[str]:
@@ -139,6 +146,10 @@ def _name_problems(book: Book, claims: Iterable[ClaimRecord]) -> Iterator[str]:
     }
     if named != book.names:
         yield f"{len(book.names)} names, but {len(named)} claims that have one"
+    resting = Counter(record.pool.place for record in claims if record.kind is SESSION)
+    for pool in book.pools.values():
+        if pool.at_rest != resting[pool.place]:
+            yield f"{pool.at_rest} states at rest in {pool.place.value}, not {resting[pool.place]}"
     for record in claims:
         at_rest = record.kind in (SESSION, CACHE)
         if at_rest and (record.name is None or record.content is not VALID):

@@ -152,6 +152,7 @@ def _become(
         holder.version += 1
         name = BaseName(holder.custodian, holder.version)
     record.kind = kind
+    record.pool.at_rest += kind is SESSION
     record.holder = holder
     record.name = name
     book.names[name.holder, name.version] = record
@@ -178,7 +179,11 @@ def _end(book: Book, record: ClaimRecord, event: str, verb: str) -> None:
     record.handle = None
     record.fate = verb
     book.transitions += 1
-    record.base = None
+    if owner is SESSION:
+        record.pool.at_rest -= 1
+    elif base is not None:
+        record.base = None
+        book.moving.pop(record.number, None)
     name = record.name
     if name is not None and record.holder is not None:
         del book.names[name.holder, name.version]

@@ -39,6 +39,8 @@ class Pool:
     """Whether a claim here takes a slot, though all may be taken, and none there at all."""
     has_pages: bool
     freed: Freed | None
+    at_rest: int = attrs.field(init=False, default=0)
+    """Sessions' states here."""
     free_slots: list[SlotIndex] = attrs.field(init=False)
     free_pages: list[PageIndex] = attrs.field(init=False)
 

@@ -87,7 +87,7 @@ class ReleaseSimulation:
             return left or 0
         leaving = sum(
             claim.base is record and not self._is_counted(claim)
-            for claim in self._book.claims.values()
+            for claim in self._book.moving.values()
         )
         return record.pins - leaving
 

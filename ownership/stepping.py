@@ -67,7 +67,7 @@ def land(
     frozen: dict[ClaimId, Run] = {}
     copied: dict[ClaimId, list[Run]] = {}
     if isinstance(outcome, StepFailed):
-        bases = _land_failed(entry.claims, custodian)
+        bases = _land_failed(book, entry.claims, custodian)
     else:
         _check_absorbed(book, entry, outcome)
         bases = _land_absorbed(book, entry.claims, custodian, outcome.tokens, frozen, copied)
@@ -128,6 +128,8 @@ def _land_absorbed(
             if base is not None:
                 bases.append(base)
                 record.base = None
+                if record.pool is not base.pool:
+                    del book.moving[record.number]
                 # It shares the base's frozen pages, or there are none, or they were copied.
                 if record.tip is not base.tip and record.exclusive:
                     copied[record.number] = _freeze_copied(book, record, base)
@@ -172,7 +174,9 @@ def _freeze_copied(book: Book, record: ClaimRecord, base: ClaimRecord) -> list[R
     return copied
 
 
-def _land_failed(records: Sequence[ClaimRecord], custodian: CustodianId) -> list[ClaimRecord]:
+def _land_failed(
+    book: Book, records: Sequence[ClaimRecord], custodian: CustodianId
+) -> list[ClaimRecord]:
     bases: list[ClaimRecord] = []
     for record in records:
         record.custodian = custodian
@@ -181,6 +185,7 @@ def _land_failed(records: Sequence[ClaimRecord], custodian: CustodianId) -> list
         if record.base is not None:
             bases.append(record.base)
             record.base = None
+            book.moving.pop(record.number, None)
     return bases
 
 

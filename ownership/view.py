@@ -189,11 +189,16 @@ class LedgerView:
 
     def resting(self, place: Place = Place.DEVICE, /) -> tuple[BaseName, ...]:
         """Names of all sessions' states in a place, in the order of their commits."""
-        return tuple(
-            record.name
-            for record in self._book.names.values()
-            if record.kind is SESSION and record.name is not None and record.pool.place is place
-        )
+        left = self._book.pools[place].at_rest
+        found: list[BaseName] = []
+        # The newest first: what rests on the device is newer than most that has left it.
+        for record in reversed(self._book.names.values()):
+            if not left:
+                break
+            if record.kind is SESSION and record.name is not None and record.pool.place is place:
+                found.append(record.name)
+                left -= 1
+        return tuple(reversed(found))
 
     def pages_needed(self, need: Need, base: Base, /, place: Place = Place.DEVICE) -> int:
         """Pages that ``reserve`` would take; from nothing, when the base is gone."""

@@ -99,4 +99,7 @@ class SqliteDatabase:
 
 
 def _fault(error: sqlite3.Error) -> DatabaseFault:
-    return fault_of_code(getattr(error, "sqlite_errorcode", 0), str(error))
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    if code is None and "decode to UTF-8" in str(error):  # Python says so, not SQLite
+        code = sqlite3.SQLITE_CORRUPT
+    return fault_of_code(code or 0, str(error))

@@ -12,6 +12,7 @@ from pathlib import Path
 import attrs
 
 from adapters.session_store.disk import Disk, write_whole
+from adapters.session_store.names import is_name
 from adapters.session_store.rows import encode_layout, image_checksum, image_of
 from adapters.session_store.tables import JobRefused, Tables
 from kernel.state_image import StateImage
@@ -151,21 +152,23 @@ class Snapshots:
 
     def remove_orphans(self) -> None:
         """Remove what a crash has left: files that no row names."""
-        self._remove(
-            [
-                name
-                for name in self.disk.names(self.directory)
-                if not self.tables.database.execute(
-                    "SELECT 1 FROM snapshots WHERE file = ?", (name,)
-                )
-            ]
-        )
+        self._remove([name for name in self.disk.names(self.directory) if not self._is_named(name)])
+
+    def _is_named(self, name: str) -> bool:
+        if not is_name(name):  # some stray file's: no row can hold it
+            return False
+        rows = self.tables.database.execute("SELECT 1 FROM snapshots WHERE file = ?", (name,))
+        return bool(rows)
 
     def _remove(self, names: Sequence[str]) -> None:
         for name in names:
             # What stays is an orphan until the store is opened the next time.
-            with suppress(OSError):
-                self.disk.remove(self.directory / name)
+            with suppress(OSError, ValueError):
+                self.disk.remove(self._path(name))
+
+    def _path(self, name: str) -> Path:
+        """Of a file that a row names: never outside of the directory, whoever wrote the row."""
+        return self.directory / Path(name).name
 
     def _make_room(self, size: int) -> None:
         if self.max_bytes is None:
@@ -186,9 +189,9 @@ class Snapshots:
 
     def _content(self, session_id: str, file: str) -> bytes:
         try:
-            return self.disk.read(self.directory / file)
-        except FileNotFoundError as error:
-            raise _damaged(session_id, f"its file {file} is missing") from error
+            return self.disk.read(self._path(file))
+        except (FileNotFoundError, ValueError) as error:
+            raise _damaged(session_id, f"its file {file!r} is missing") from error
 
 
 def _damaged(session_id: str, why: str) -> JobRefused:

@@ -16,6 +16,7 @@ from adapters.models.store import MemoryStore
 from adapters.ragged.arenas import Arenas, allocate_arenas
 from adapters.torch_device.memory import model_spec
 from adapters.torch_device.precision import choose_precision
+from adapters.torch_device.prepare import NewestStep
 from adapters.torch_device.step import StepRunner
 from adapters.torch_device.threads import (
     flush_denormals_in_this_thread,
@@ -65,6 +66,7 @@ class TorchDevice:
         self._precision = precision
         self._num_threads = num_threads or threads_from_environment()
         self._poison = poison
+        self._newest_step, self._newest_transfer = NewestStep(), NewestStep()
         self._arenas: Arenas | None = None
         self._model = generation.applied_to(
             model_spec(
@@ -136,11 +138,17 @@ class TorchDevice:
             arenas=self.arenas,
             precision=self._precision,
             poison=self._poison,
+            newest=self._newest_step,
         )
 
     def transfer_runner(self) -> TransferRunner:
         """Runs transfers on the caller's thread; a worker makes its own."""
-        return TransferRunner(arenas=self.arenas, device=self._device, poison=self._poison)
+        return TransferRunner(
+            arenas=self.arenas,
+            device=self._device,
+            poison=self._poison,
+            newest=self._newest_transfer,
+        )
 
     def start_worker(self, context: WorkerContext, /) -> ThreadWorker:  # noqa: ARG002
         """Start a thread over the arenas; it needs no timer, so ``context`` is not used."""

@@ -12,6 +12,7 @@ from kernel.step import CopyOf, DeviceStep, PageCopy, RowFault, StepRow
 from ownership import NoSlot, Place
 
 __all__ = [
+    "NewestStep",
     "StepRefused",
     "check_rows",
     "load_images",
@@ -19,6 +20,24 @@ __all__ = [
     "prepare_pages",
     "prepare_slots",
 ]
+
+
+@attrs.define(eq=False)
+class NewestStep:
+    """The latest step of a device, whichever of its workers had it."""
+
+    number: int = -1
+
+    def reached(self, step: int) -> bool:
+        """Whether this is the latest so far.
+
+        One that a later one has overtaken, while its worker hung, would poison what others own by
+        now.
+        """
+        if step < self.number:
+            return False
+        self.number = step
+        return True
 
 
 class StepRefused(RuntimeError):

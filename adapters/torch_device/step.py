@@ -20,6 +20,7 @@ from adapters.ragged.plan import PassPlan, Sampled, Scored, plan_pass
 from adapters.ragged.reads import PageContext
 from adapters.ragged.run import Pass
 from adapters.torch_device.prepare import (
+    NewestStep,
     check_rows,
     load_images,
     poison_freed,
@@ -47,7 +48,8 @@ class StepRunner:
     precision: Precision
     poison: bool = False
     """Fill what was given back with NaN, so that a stale read shows."""
-    _newest_step: int = attrs.field(default=-1, init=False)
+    newest: NewestStep = attrs.field(factory=NewestStep)
+    """Of all runners over these arenas."""
     _memory: SamplingMemory = attrs.field(factory=SamplingMemory, init=False)
     _kinds: Mapping[str, ArrayKind] = attrs.field(init=False)
 
@@ -88,9 +90,7 @@ class StepRunner:
     def _prepare(self, step: DeviceStep) -> tuple[Sequence[StepRow], Mapping[int, RowFault]]:
         """Everything before the passes; the rows to compute, and faults by their places."""
         check_rows(step.rows)
-        if self.poison and step.step >= self._newest_step:
-            # A step that was overtaken while its worker hung would poison what others own by now.
-            self._newest_step = step.step
+        if self.poison and self.newest.reached(step.step):
             poison_freed(self.arenas, step)
         rows, faults = load_images(self.arenas, self._kinds, step.rows)
         if self.model.shape.states:

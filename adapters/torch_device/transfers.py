@@ -14,7 +14,7 @@ import torch
 from adapters.image_check import ArrayKind
 from adapters.ragged.arenas import Arenas
 from adapters.ragged.images import array_kinds, read_image
-from adapters.torch_device.prepare import StepRefused
+from adapters.torch_device.prepare import NewestStep, StepRefused
 from kernel.state_image import StateImage
 from kernel.step import CopyOut, ReadOut, TransferStep
 from ownership import NoSlot, Place
@@ -30,8 +30,9 @@ class TransferRunner:
     device: torch.device
     poison: bool = False
     """Fill host memory that was given back with NaN, so that a stale read shows."""
+    newest: NewestStep = attrs.field(factory=NewestStep)
+    """Of all runners over these arenas."""
     _kinds: Mapping[str, ArrayKind] = attrs.field(init=False)
-    _newest_step: int = attrs.field(default=-1, init=False)
     _stream: torch.cuda.Stream | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -44,7 +45,8 @@ class TransferRunner:
         """Copy and read, row by row; an image for each row that is read out.
 
         Raises:
-            StepRefused: two rows write one slot or page, or there is no host memory.
+            StepRefused: two rows write one slot or page; nothing was touched.
+            ValueError: there is no host memory, or pages don't cover their position.
         """
         _check_targets(step)
         with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
@@ -73,10 +75,8 @@ class TransferRunner:
         return None
 
     def _poison(self, step: TransferStep) -> None:
-        # One that was overtaken while its worker hung would poison what others own by now.
-        if not self.poison or step.step < self._newest_step:
+        if not (self.poison and self.newest.reached(step.step)):
             return
-        self._newest_step = step.step
         host = self.arenas.host
         if step.freed_slots and host is not None:
             host.states.fill(step.freed_slots, float("nan"))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kernel.errors import SessionExists, SessionNotFound, StoreError
-from kernel.ids import SCHEDULER, SessionId
+from kernel.ids import SCHEDULER, STORE, SessionId
 from kernel.messages import CloseSession, ExportSession, GiveUp, Hibernate, Rewind, SetMark
 from kernel.reply import Reply
 from kernel.session import SessionActor
@@ -275,8 +275,11 @@ def test_a_turn_that_is_cancelled_while_its_state_is_read_leaves_nothing() -> No
     world.cancel(woken, request)
     counted = world.core.door.queued_reqs
     world.rest()
+    store = world.core.dispatcher.actor(STORE)
 
     assert counted == 0
+    assert store is not None
+    assert not store.has_business_with(woken.name), "it counts no image any more"
     assert next_turn(world, woken)[-1] == 11
 
 

@@ -3,9 +3,10 @@
 import anyio
 import pytest
 
+from kernel.actor import Address
 from kernel.errors import SessionLost, SessionNotFound
 from kernel.ids import SCHEDULER, SessionId
-from kernel.messages import GiveUp, Hibernate, SetMark
+from kernel.messages import Exported, ExportSession, GiveUp, Hibernate, SessionMessage, SetMark
 from kernel.reply import Reply
 from kernel.session import SessionActor
 from kernel.testing.simulation.disk import Disk
@@ -59,19 +60,38 @@ def test_a_session_that_leaves_answers_what_it_was_asked(how: str) -> None:
     assert isinstance(base, BaseName)
     room = world.core.scheduler._admission.room  # type: ignore[union-attr]
     room.asked.add(base)
-    world.core.dispatcher.post(session._here, GiveUp(base), SCHEDULER)
+    world.core.dispatcher.post(Address[SessionMessage](session.name), GiveUp(base), SCHEDULER)
     world.run()
     assert world.device.waiting_transfers, "the state is read out first"
 
     if how == "closes":
         world.close(session)
     else:
-        session._leave()
+        session.go_dormant()
         world.run()
     world.rest()
 
     assert not room.asked
     world.assert_all_free()
+
+
+def test_a_session_that_goes_dormant_answers_who_wants_its_bytes() -> None:
+    """Without the state, if that is not at hand: the log is all that is needed."""
+    world = Durable.on()
+    session = with_a_turn(world)
+    world.post(session, Hibernate())
+    world.rest()
+    session = world.wake("a")
+    reply: Reply[Exported] = Reply()
+    world.post(session, ExportSession(reply))
+    assert not reply.is_settled, "its snapshot is being read"
+
+    world.post(session, Hibernate())
+    world.rest()
+
+    exported = settled(reply)
+    assert isinstance(exported, Exported)
+    assert exported.record.log_len == len(session.state.log)
 
 
 def test_a_session_that_dies_answers_for_the_change_that_is_being_kept() -> None:
@@ -104,6 +124,39 @@ def test_what_the_store_has_passed_on_before_it_died_is_undone() -> None:
 
     assert list(session.state.log) == log
     assert world.disk.log_of("a") == log
+
+
+def test_a_session_that_somebody_waits_for_is_not_asked_to_go() -> None:
+    """However many are in memory; it may go once they have used it, or have left."""
+    world = Durable.on(max_resident_sessions=1)
+    session = with_a_turn(world)
+    world.post(session, Hibernate())
+    world.rest()
+    world.session("b")
+    stored = world.core.stored
+    assert stored is not None
+
+    with stored.wanted(SessionId("a")):
+        world.wake("a")
+        world.rest()
+        during = set(world.core.sessions)
+    world.rest()
+
+    assert during == {"a", "b"}
+    assert set(world.core.sessions) == {"b"}
+
+
+def test_an_ask_of_a_scheduler_that_died_is_nobodys_any_more() -> None:
+    """Its successor has asked for nothing, and the session keeps its state."""
+    world = Durable.on()
+    session = with_a_turn(world)
+    base = session.state.base
+    assert isinstance(base, BaseName)
+    world.post(session, GiveUp(base))
+    world.core.dispatcher.kill(SCHEDULER, RuntimeError("planted"))
+    world.rest()
+
+    assert session.state.base == base
 
 
 def test_a_session_that_is_removed_while_it_is_woken_is_not_found() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import attrs
 import pytest
 
-from adapters.fake_device import BoundWorker, FakeDevice
+from adapters.fake_device import FakeDevice
+from adapters.fake_lanes import BoundWorker
 from adapters.torch_device import open_torch
 from kernel import Engine, EngineConfig, EngineFault, ModelError, ValidationError
 from kernel.ids import GPU_POOL

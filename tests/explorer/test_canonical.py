@@ -137,11 +137,21 @@ def test_the_form_knows_every_field(kind: type) -> None:
 ATTRIBUTES: dict[str, set[str]] = {
     "session": {
         *("name", "system", "mail_bound", "incarnation", "mailbox", "session_id", "state"),
-        *("active", "last_used_at", "is_one_shot", "is_closed", "is_close_posted"),
-        *("_starts_waiting", "_here", "_home", "_deadlines", "_records", "waiting"),
+        *("is_one_shot", "is_closed", "is_close_posted"),
+        *("_here", "_home", "_deadlines", "_ends", "_starts"),
         *("identity", "seat"),  # how it was opened; who looks at it
         *("archive", "removed", "_rest"),  # none: the explorer's worlds have no store
         *("_changes", "_tiers"),  # nothing of their own without one
+    },
+    "ends": {
+        *("active", "last_used_at", "records", "state", "_tiers", "_archive", "_home"),
+        *("_session_id", "_name", "_system", "_deadlines", "_is_one_shot"),
+        "host",  # follows from whether the session has ended
+    },
+    "starts": {
+        *("waiting", "_starts_waiting", "state", "_ends", "_tiers", "_archive", "_home"),
+        *("_session_id", "_name", "_system", "_deadlines", "_is_one_shot"),
+        "host",  # follows from whether the session has ended
     },
     "state": {
         *("_port", "_view", "log", "states", "inherited", "_changes", "absorbed", "last"),
@@ -159,7 +169,7 @@ ATTRIBUTES: dict[str, set[str]] = {
     },
     "tiers": {
         *("_holder", "_system", "_state", "_archive"),
-        *("_reads", "_tickets", "_fetched"),  # empty: a session without a store reads nothing
+        *("_reads", "_tickets", "_fetched", "_exports"),  # empty: a session without a store reads nothing
     },
     "admission": {
         *("_system", "_work", "_view", "_limits", "_policy", "_prefixes", "room"),
@@ -208,6 +218,8 @@ def test_the_form_knows_every_attribute(part: str) -> None:
         "state": actor.state,
         "kept states": actor.state.states,
         "tiers": field(actor, "_tiers"),
+        "ends": field(actor, "_ends"),
+        "starts": field(actor, "_starts"),
         "admission": field(scheduler, "_admission"),
         "scheduler": scheduler,
         "workload": field(scheduler, "_work"),

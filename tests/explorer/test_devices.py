@@ -59,11 +59,13 @@ def test_a_stopped_worker_ends_the_step_that_runs_and_no_other() -> None:
     """As the contract with devices says."""
     stage = replay(ONE_TURN, LAUNCHED)
     (held,) = stage.device.held
+    step = held.step
+    assert isinstance(step, DeviceStep)
     reports: list[StepReport] = []
-    held.worker.held.append(HeldStep(held.step, reports.append, held.worker))
+    held.worker.held.append(HeldStep(step, reports.append, held.worker))
 
     held.worker.stop()
-    held.worker.submit(held.step, reports.append)
+    held.worker.submit(step, reports.append)
 
     assert stage.device.held == [held]
     assert [type(report) for report in reports] == [StepFault, StepFault]

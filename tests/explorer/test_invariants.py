@@ -3,12 +3,14 @@
 import pytest
 
 from kernel.ids import SCHEDULER, SessionId, TurnId
-from kernel.messages import GiveUp
+from kernel.messages import GiveUp, SetMark
+from kernel.reply import Reply
 from kernel.testing.explorer import Event, replay
 from kernel.testing.explorer.forms import field
 from kernel.testing.explorer.stage import Stage
 from kernel.testing.invariants import Broken, all_free, always, at_rest
 from ownership import ZEROS, BaseName, CustodianId, Need, Refused
+from tests.durable.worlds import Durable
 from tests.explorer.small_worlds import ONE_TURN
 from tests.explorer.test_devices import LAUNCHED
 
@@ -163,6 +165,38 @@ def test_what_is_counted_and_asked_is_seen_at_rest() -> None:
     assert any(message.startswith("the door still counts 1") for message in unrest)
     assert any("was asked for" in message for message in unrest)
     assert "a message is under way" in unrest
+
+
+def test_a_claim_that_is_still_held_is_seen_at_rest() -> None:
+    """Where there is no store, a finished turn's claim is committed or rolled back at once."""
+    stage = Stage(ONE_TURN)
+    actor = stage.core.sessions[SessionId("a")]
+    claim = stage.core.ledger.batch_port(SCHEDULER).reserve(Need(1), ZEROS, turn="a1")
+    assert not isinstance(claim, Refused)
+    stage.core.ledger.move(claim, SCHEDULER, actor.name, "test")
+    actor.state.hold(claim)
+
+    unrest = [one.message for one in at_rest(stage.core)]
+
+    assert unrest == ["session:a holds a claim of a turn that is over"]
+
+
+def test_a_session_that_waits_for_its_store_is_seen_at_rest() -> None:
+    """And the store that has a job of it."""
+    world = Durable.on()
+    session = world.session("a")
+    world.start(session, [1, 2])
+    world.rest()
+    assert at_rest(world.core) == []
+    reply: Reply[int] = Reply()
+    world.post(session, SetMark("here", reply))
+    world.post(session, SetMark("there", reply))
+
+    unrest = [one.message for one in at_rest(world.core)]
+
+    assert "the store has not done all that it was asked" in unrest
+    assert "session:a waits for the store" in unrest
+    assert any(message.startswith("session:a has never handled SetMark") for message in unrest)
 
 
 def test_poison_that_was_read_is_broken() -> None:

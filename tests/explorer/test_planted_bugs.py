@@ -26,13 +26,10 @@ REPLY_DROPPED = Mutant(
 ABORTED_TURN_COMMITTED = Mutant(
     id="explorer-aborted-turn-committed",
     breaks="What arrives for a cancelled turn is rolled back, not committed with the next.",
-    path="kernel/session.py",
-    old="        active = self.active\n"
-    "        if active is None or active.id != message.turn:\n"
-    "            self._roll_back_late(message.claim)",
-    new="        active = self.active\n"
-    "        if active is None:\n"
-    "            self._roll_back_late(message.claim)",
+    path="kernel/turn_ends.py",
+    old="        if active is None or not self.is_active(message.turn):\n"
+    "            self.roll_back_late(message.claim)",
+    new="        if active is None:\n            self.roll_back_late(message.claim)",
 )
 REST_WAKES_NOBODY = Mutant(
     id="explorer-rest-wakes-nobody",

@@ -5,6 +5,7 @@ import pytest
 from kernel.errors import SessionLost
 from kernel.inspection import session_info
 from kernel.messages import CloseSession, SchedulerMessage
+from kernel.turn_ends import TurnEnds
 from tests.kernel.loopless import Loopless, error_of
 from tests.kernel.toys import CALLER
 
@@ -29,10 +30,10 @@ def test_a_session_that_dies_while_it_closes_tells_its_caller(
     session = world.session()
     request = world.start(session, [1, 2, 3])
 
-    def crash(_message: SchedulerMessage) -> bool:
+    def crash(_ends: TurnEnds, _message: SchedulerMessage) -> bool:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr(session, "_tell_scheduler", crash)
+    monkeypatch.setattr(TurnEnds, "_tell_scheduler", crash)
     session.mailbox.post(CloseSession(), CALLER)
     world.run()
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kernel.ids import SCHEDULER
 from kernel.session_state import SessionState
+from kernel.state_image import StateImage
 from ownership import (
     ZEROS,
     Absorbed,
@@ -209,6 +210,17 @@ def test_what_was_ever_absorbed_is_remembered_as_far_as_it_is_in_the_log(scene: 
 
     assert after_give_up == 5
     assert scene.state.absorbed == 3
+
+
+@pytest.mark.parametrize(("length", "stays"), [(5, True), (4, False)])
+def test_an_image_goes_with_the_log_that_it_is_of(length: int, stays: bool) -> None:
+    """One that was brought in has absorbed tokens that the log does not have any more."""
+    scene = Scene()
+    scene.state.extend(range(9))
+    scene.state.image = StateImage(4, {})
+    scene.state.cut(length)
+
+    assert (scene.state.image is not None) is stays
 
 
 MOVES = st.lists(

@@ -93,7 +93,6 @@ _TURNS = (
         "A preempted turn may wait with one claim in host memory and with nothing on the device; "
         "a cancel during that copy gives both back.",
         "A cancel between the copy and its landing gives back one handle of two.",
-        pending="host memory",
     ),
     Rule(
         "5 late is rolled back",
@@ -171,7 +170,6 @@ _SCHEDULING = (
         "A copy that the scheduler asked for is reserved at once or refused, and refused means the "
         "next tier.",
         "A copy that waits for room waits for the turn that waits for it.",
-        pending="host memory",
     ),
     Rule(
         "7 asks are answered once",

@@ -11,7 +11,7 @@ import pytest
 from tests.mutants import table
 from tests.mutants.catalogue import all_mutants, system_mutants
 from tests.mutants.ladder import BrokenLayerError, Verdict, check_clean, judge_all
-from tests.mutants.layers import Layer
+from tests.mutants.layers import LADDER, Layer, narrowed
 from tests.mutants.mutant import ROOT, Mutant, mutated_copy
 from tests.mutants.rules import RULES
 
@@ -52,6 +52,23 @@ def test_the_page_shows_every_mutant_and_every_rule() -> None:
     )
     assert "**nothing**" not in shown
     assert [rule for rule in RULES if f"**{rule}**" not in page] == []
+
+
+def test_tests_that_are_near_a_mutant_are_there_and_belong_to_a_layer_that_sees_it() -> None:
+    """Else it would be caught by nothing, or by a test that isn't there."""
+    for mutant in EVERY_MUTANT.values():
+        for near in mutant.near:
+            path, _, name = near.partition("::")
+            assert f"def {name or 'test_'}" in (ROOT / path).read_text(encoding="utf-8"), near
+            (layer,) = narrowed(LADDER, [near])
+            assert layer.can_see(mutant.path), mutant.id
+            assert layer.module[-1] == near
+
+
+def test_a_layer_without_such_tests_is_not_narrowed() -> None:
+    names = [layer.name for layer in narrowed(LADDER, ["tests/store/test_jobs.py"])]
+
+    assert names == ["store"]
 
 
 LOOKS_FOR_A_WORD = Layer(

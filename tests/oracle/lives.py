@@ -44,6 +44,12 @@ class _Crowd:
         self.at_the_kill = disk, copy.deepcopy(self.logs)
         self.world.count("kill")
 
+    def wake_up(self) -> None:
+        """What was kept at the kill is all that there is; without one, all is there."""
+        if self.at_the_kill is not None:
+            self.disk, self.logs = self.at_the_kill
+            self.at_the_kill = None
+
     def told(self, prompt: list[int], tokens: tuple[int, ...], log: list[int]) -> None:
         """A caller has the end of a turn."""
         self.world.finished.append(Finished((*log, *prompt), tokens, "length"))
@@ -56,10 +62,8 @@ async def run_lives(plan: Plan, device: Callable[[], Device]) -> World:
     crowd = _Crowd(world, random.Random(f"lives {plan.seed}"), MemoryStore())
     for _ in range(_LIVES):
         crowd.left = crowd.rng.randint(2, 8)
-        crowd.at_the_kill = None
         await _one_life(crowd, device())
-        if crowd.at_the_kill is not None:
-            crowd.disk, crowd.logs = crowd.at_the_kill
+        crowd.wake_up()
     return world
 
 

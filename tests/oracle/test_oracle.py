@@ -13,7 +13,8 @@ async def test_fake_worlds_equal_cold_runs() -> None:
     assert tally.wrong_seeds == []
     assert tally.turns > 500
     events = ("preemptions", "forced_parks", "turn interrupt", "late interrupt", "fork")
-    for event in (*events, "rewind", "mark", "restore"):
+    lives = ("kill", "restart", "moved", "cache_hits")
+    for event in (*events, *lives, "rewind", "mark", "restore"):
         assert tally.events[event] > 0, event
 
 
@@ -28,4 +29,6 @@ async def test_two_hundred_torch_schedules_in_float64() -> None:
 
     assert tally.wrong_seeds == []
     assert tally.schedules == 200
+    for event in ("kill", "restart", "moved", "cache_hits", "forced_parks", "rewind", "restore"):
+        assert tally.events[event] > 0, event
     assert tally.tokens > 20_000

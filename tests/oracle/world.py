@@ -55,10 +55,7 @@ class Plan:
         """A plan of moderate size, tight pools included."""
         rng = random.Random(f"plan {seed}")
         below = random.Random(f"tiers {seed}")
-        tiers = {
-            "host_states": below.choice([0, 1, 3, 20]),
-            "cache_block": below.choice([0, 0, 4, 8]),
-        }
+        host_states, cache_block = below.choice([0, 1, 3, 20]), below.choice([0, 0, 4, 8])
         rows = rng.choice([1, 2, 4, 8, 8])
         if seed % 4 == 0 and uses_pages:
             # A crowd of long one-shots on few pages: growth has to preempt.
@@ -74,7 +71,8 @@ class Plan:
                 one_shots=10,
                 turns=2,
                 vocab=vocab,
-                **tiers,
+                host_states=host_states,
+                cache_block=cache_block,
             )
         return cls(
             seed=seed,
@@ -87,7 +85,8 @@ class Plan:
             one_shots=rng.choice([0, 2, 6, 10]),
             turns=rng.randint(1, 4),
             vocab=vocab,
-            **tiers,
+            host_states=host_states,
+            cache_block=cache_block,
         )
 
     def config(self, model: ModelSpec) -> EngineConfig:

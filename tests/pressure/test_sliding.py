@@ -418,6 +418,9 @@ def test_an_engine_with_another_window_takes_what_it_can_use(pages: int, is_kept
     request = other.start(again, words(3), greedy(9))
     other.finish(request)
     assert (request.output.recomputed_tokens == 0) is is_kept
+    assert (request.output.cached_tokens == len(log) - 1) is is_kept
+    assert request.output.cache_miss == (None if is_kept else "off")
+    assert other.core.counters.cached_tokens == request.output.cached_tokens
     if not is_kept:
         assert tokens_of(request) == cold([*log, *words(3)], 9, pages=pages)
     other.close(again)

@@ -18,9 +18,11 @@ NOT_EXPLORED = (
     "!kernel/desk.py",
     "!kernel/detokenizer.py",
     "!kernel/engine.py",
+    "!kernel/engine_context.py",
     "!kernel/foreign_params.py",
     "!kernel/generation.py",
     "!kernel/request.py",
+    "!kernel/request_options.py",
     "!kernel/shell.py",
     "!kernel/streaming_session.py",
 )

@@ -174,6 +174,14 @@ async def test_there_must_be_so_many_turns(to: int) -> None:
         assert session.info.num_tokens == len(logs[2])
 
 
+async def test_without_turns_there_is_nothing_to_go_back_over() -> None:
+    """And no way is named that there isn't."""
+    async with open_running() as (_, session):
+        assert await session.rewind(0) == 0
+        with pytest.raises(ValidationError, match="the session has 0 turns; keep 0$"):
+            await session.rewind(-1)
+
+
 @pytest.mark.parametrize("to", [1.0, "1", None, True])
 async def test_a_number_of_turns_is_an_int(to: Any) -> None:
     """Half a turn is none."""

@@ -77,6 +77,37 @@ def test_a_damaged_turn_is_told_by_session_and_start(store: Path, change: str) -
     assert isinstance(other, SessionRecord)
 
 
+def test_text_that_is_no_text_is_damage_too(store: Path) -> None:
+    """Python finds it before the checksum is looked at."""
+    edit(store, "UPDATE turns SET kind = CAST(x'ff' AS TEXT) WHERE key = (1 << 32)")
+
+    with opened(store) as kept:
+        report = kept.do(ReadSession("a"))
+
+    assert isinstance(report, StoreFault)
+    assert report.reason == "damaged"
+
+
+@pytest.mark.parametrize("way", ["../victim", "{victim}", "snapshots/../../victim", "no\0file"])
+def test_a_row_that_names_a_file_elsewhere_reaches_none(
+    store: Path, tmp_path_factory: pytest.TempPathFactory, way: str
+) -> None:
+    """A store may have come from anyone; dropping a snapshot must not cost a file of the user's."""
+    victims = (store / "victim", tmp_path_factory.mktemp("elsewhere") / "victim")
+    for victim in victims:
+        victim.write_bytes(b"precious")
+    file = way.format(victim=victims[1]).encode().hex()
+    edit(store, f"UPDATE snapshots SET file = CAST(x'{file}' AS TEXT) WHERE file IS NOT NULL")
+
+    with opened(store) as kept:
+        report = kept.do(ReadState("b"))
+        dropped = kept.do(DropState("b"))
+
+    assert isinstance(report, StoreFault)
+    assert (report.reason, dropped) == ("damaged", Kept())
+    assert [victim.read_bytes() for victim in victims] == [b"precious"] * 2
+
+
 def test_a_turn_that_is_missing_is_told_by_session_and_start(store: Path) -> None:
     """Each row is whole, and the log is not."""
     edit(store, "DELETE FROM turns WHERE key = (1 << 32)")

@@ -117,6 +117,10 @@ def _state(**change: object) -> Callable[[dict[str, Any]], object]:
     return lambda log: log["state"].update(change)
 
 
+def _log(**change: object) -> Callable[[dict[str, Any]], object]:
+    return lambda log: log.update(change)
+
+
 def _lengths(*lengths: int) -> Callable[[dict[str, Any]], object]:
     def change(log: dict[str, Any]) -> None:
         start, turns = 0, list[object]()
@@ -138,9 +142,9 @@ def _lengths(*lengths: int) -> Callable[[dict[str, Any]], object]:
         _first(kind=[]),
         _first(facts=[]),
         _lengths(6, -3, 4),
-        lambda log: log.update(facts="none"),
-        lambda log: log.update(session=5),
-        lambda log: log.update(turns={}),
+        _log(facts="none"),
+        _log(session=5),
+        _log(turns={}),
         _state(position="4"),
         _state(position=True),
         _state(position=1 << 40),

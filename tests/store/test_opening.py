@@ -1,5 +1,6 @@
 """A store that isn't this engine's is refused by name, with the way out, and left as it was."""
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -87,6 +88,7 @@ def overwritten(offset: int, data: bytes) -> Callable[[Path], object]:
         (edited("DROP TABLE totals"), "damaged", "has no totals"),
         (edited("DROP INDEX snapshots_by_use"), "damaged", "has no snapshots_by_use"),
         (edited("DELETE FROM totals"), "damaged", "totals has 0 rows"),
+        (edited("UPDATE sessions SET name = CAST(x'ff' AS TEXT)"), "damaged", "UTF-8"),
         (overwritten(0, b"not a database"), "damaged", "file is not a database"),
         (overwritten(100, b"\xff" * 3000), "damaged", "malformed"),
     ],
@@ -161,6 +163,16 @@ def test_what_crashes_leave_beside_the_database_is_removed(store: Path) -> None:
 
     with opened(store):
         assert list((store / "snapshots").iterdir()) == []
+
+
+def test_a_stray_file_of_any_name_keeps_no_store_closed(store: Path) -> None:
+    """Its name may be one that no row can hold."""
+    stray = store / "snapshots" / os.fsdecode(b"\xff stray")
+    stray.write_bytes(b"")
+
+    with opened(store) as kept:
+        assert kept.worker.holds("a")
+    assert not stray.exists()
 
 
 def test_the_entry_point_opens_the_same_store(store: Path) -> None:

@@ -78,3 +78,21 @@ def test_without_host_memory_there_is_no_place_to_copy_to() -> None:
         bare.at(Place.HOST)
     with pytest.raises(ValueError, match="'file'"):
         arenas.at(Place.FILE)
+
+
+def test_pages_that_follow_each_other_are_all_copied() -> None:
+    """In stretches of any length, in any order, and nothing beside them."""
+    arenas = Mover("attention only").arenas
+    assert arenas.host is not None
+    pages, host = arenas.pages, arenas.host.pages
+    pairs = [(9, 1), (2, 5), (1, 4), (4, 7), (3, 6), (12, 20), (11, 2), (10, 9)]
+    for source, _ in pairs:
+        pages.fill([source], float(source))
+
+    host.copy_all(pairs, pages)
+
+    targets = {target: source for source, target in pairs}
+    for page in range(host.keys.shape[1]):
+        for tensor in (host.keys, host.values):
+            copied = (tensor[:, page] == float(targets.get(page, -1))).all()
+            assert copied if page in targets else tensor[:, page].isnan().all(), page

@@ -50,8 +50,17 @@ def test_a_state_parked_and_brought_back_is_the_same_to_the_bit(family: str, dty
     assert same_bits(mover.bits(here), mover.bits(base))
 
 
-@pytest.mark.parametrize("from_host", [False, True], ids=["device", "host"])
-@pytest.mark.parametrize("page_size", [1, 4, 7, 16])
+@pytest.mark.parametrize(
+    ("page_size", "from_host"),
+    [
+        (1, False),
+        (7, True),
+        *[
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((1, True), (4, False), (4, True), (7, False), (16, False), (16, True))
+        ],
+    ],
+)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_image_loads_into_pages_of_another_size(
     family: str, page_size: int, from_host: bool
@@ -71,6 +80,26 @@ def test_an_image_loads_into_pages_of_another_size(
     assert image.position == len(PROMPT)
     assert same_bits(other.bits(here), mover.bits(base))
     assert goes_on(other, here) == goes_on(mover, base)
+
+
+@pytest.mark.parametrize("first_page", [1, 2])
+@pytest.mark.parametrize("family", ["hybrid", "attention only"])
+def test_an_image_that_keeps_more_is_loaded_from_where_its_row_begins(
+    family: str, first_page: int
+) -> None:
+    """An engine with a smaller window leaves the oldest pages out."""
+    mover = Mover(family)
+    base = begun(mover)
+    image = mover.image(base)
+    here = mover.load(image, 20, first_page)
+
+    mover.absorb(here, (), image)
+
+    dropped = first_page * mover.page_size
+    loaded, whole = mover.bits(here), mover.bits(base)
+    for name, bits in loaded.items():
+        is_by_position = name in ("keys", "values")
+        assert torch.equal(bits, whole[name][:, dropped:] if is_by_position else whole[name])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

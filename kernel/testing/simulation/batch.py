@@ -39,6 +39,12 @@ MUST_BE_SEEN = (
     ),
     *("death of a session", "restart of the scheduler", "restart of the gpu-pool"),
     *("crash of a session", "crash of a scheduler", "crash of a gpu-pool", "EngineClosed"),
+    *("a park", "a park landed", "no room: a park", "a state comes back from host memory"),
+    *("a preempted turn goes to host memory", "transfer fails", "transfer hangs"),
+    *("back to a mark", "rewind", "fork of a running session", "CheckpointNotFound"),
+    *("an image is loaded", "a store is full", "a store hangs", "StoreError"),
+    *("death of a store", "restart of the store", "a row without its oldest pages"),
+    *("cached tokens", "cache published", "cache evictions"),
     *("ended: length", "ended: stop", "ended: interrupt"),
 )
 """In 500 seeds and more of the kernel's own scenario; a run that sees nothing proves nothing."""

@@ -1,4 +1,4 @@
-"""Bugs in what keeps sessions on disk: what is told when, what survives, who is woken."""
+"""Bugs in what keeps turns on disk: what is told when, and what the disk holds then."""
 
 from tests.mutants.mutant import Mutant
 
@@ -6,15 +6,10 @@ __all__ = ["MUTANTS"]
 
 _ACTOR = "kernel/session.py"
 _ARCHIVE = "kernel/session_archive.py"
-_SNAPSHOTS = "kernel/session_snapshots.py"
-_TIERS = "kernel/session_tiers.py"
 _STATE = "kernel/session_state.py"
-_REST = "kernel/session_rest.py"
-_STORED = "kernel/stored_sessions.py"
 _STORE = "kernel/store_actor.py"
 
 _KEEPING = "tests/durable/test_durable_turns.py::test_"
-_DORMANT = "tests/durable/test_dormant.py::test_"
 _RACES = "tests/durable/test_races.py::test_"
 _STORE_ACTOR = "tests/durable/test_store_actor.py::test_"
 
@@ -22,7 +17,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "told-before-it-is-kept",
         "A caller is told the end of a turn when its tokens are on the disk.",
-        _ACTOR,
+        "kernel/turn_ends.py",
         "partial(self._turn_kept, end), self._turn_lost)\n",
         "lambda: None, self._turn_lost)\n            self._turn_kept(end)\n",
         rule="acknowledged is kept",
@@ -31,7 +26,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "committed-although-it-was-not-kept",
         "A turn that the store can't keep has not happened.",
-        _ACTOR,
+        "kernel/turn_ends.py",
         "partial(self._turn_kept, end), self._turn_lost)\n",
         "partial(self._turn_kept, end), lambda _error: self._turn_kept(end))\n",
         rule="acknowledged is kept",
@@ -40,9 +35,9 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "lost-turn-keeps-its-claim",
         "The claim of a turn that can't be kept goes back.",
-        _ACTOR,
-        '        self.state.drop_held()\n        self._conclude(TurnEnd("error", 0, error=error))',
-        '        self._conclude(TurnEnd("error", 0, error=error))',
+        "kernel/turn_ends.py",
+        '        self.state.drop_held()\n        self.conclude(TurnEnd("error", 0, error=error))',
+        '        self.conclude(TurnEnd("error", 0, error=error))',
         rule="a failed turn gives its memory back",
         near=(_KEEPING + "a_turn_that_cannot_be_kept_has_not_happened",),
     ),
@@ -58,9 +53,9 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "cancelled-after-its-outcome",
         "A cancel that comes while a turn is being kept comes too late.",
-        _ACTOR,
-        "            if active.decided is None:\n                self._tell_scheduler(Cancel",
-        "            if True:\n                self._tell_scheduler(Cancel",
+        "kernel/turn_ends.py",
+        "        if active is not None and active.decided is None:\n",
+        "        if active is not None:\n",
         rule="the first outcome stands",
         near=(_KEEPING + "a_cancel_that_comes_while_a_turn_is_kept_comes_too_late",),
     ),
@@ -155,114 +150,48 @@ MUTANTS: list[Mutant] = [
         near=(_STORE_ACTOR + "requests_that_were_never_handled_are_answered_by_a_death",),
     ),
     Mutant(
-        "image-of-a-cut-log",
-        "A snapshot that lies beyond a cut is no snapshot any more.",
-        _SNAPSHOTS,
-        "        if self.position > length - 1:\n            self.position = 0\n",
-        "        pass\n",
-        rule="position <= length - 1",
-        near=(_KEEPING + "a_cut_below_the_last_state_is_one_job",),
-    ),
-    Mutant(
-        "brought-in-image-outlives-its-log",
-        "An image that was brought in is of no use once the log below it was cut.",
-        _STATE,
-        "        if self.image is not None and self.image.position > length - 1:\n",
-        "        if self.image is not None and self.image.position > length + 99:\n",
-        rule="position <= length - 1",
-        near=("tests/kernel/test_session_state.py",),
-    ),
-    Mutant(
-        "lost-state-untold",
-        "A state that can't be had from the disk is told in an event.",
-        _SNAPSHOTS,
-        "                    self.tell_lost(self.position, message.found)\n",
-        "                    pass\n",
-        rule="a fall back is told",
-        near=(_DORMANT + "a_snapshot_that_cannot_be_read_falls_back_to_the_log_and_says_so",),
-    ),
-    Mutant(
-        "given-up-without-a-snapshot",
-        "A state that has to go is kept on the disk first.",
-        _TIERS,
-        "        self.keep(base, image)\n        self._close(base)\n",
-        "        self._close(base)\n",
-        rule="nothing is lost on the way down",
-        near=(_DORMANT + "a_state_that_is_given_up_is_kept_on_disk_first",),
-    ),
-    Mutant(
-        "dead-schedulers-ask-is-answered",
-        "An ask of a scheduler that died meanwhile is not answered to its successor.",
-        _TIERS,
-        "        if self._system.incarnation_of(SCHEDULER) != incarnation:\n",
-        "        if self._system.incarnation_of(SCHEDULER) < incarnation:\n",
-        rule="7 asks are answered once",
-        near=("tests/durable/test_dormant.py", "tests/durable/test_races.py"),
-    ),
-    Mutant(
-        "cancelled-fetch-keeps-its-room",
-        "A turn that ends while its image is read gives the room of it back.",
-        _TIERS,
-        "        archive.snapshots.release(turn)\n        return is_waiting\n",
-        "        return is_waiting\n",
-        rule="a cancelled turn gives its memory back",
-        near=(_DORMANT + "a_turn_that_is_cancelled_while_its_state_is_read_leaves_nothing",),
-    ),
-    Mutant(
-        "dormant-without-its-state",
-        "A session that goes dormant leaves its state on the disk.",
-        _REST,
-        "            self._tiers.to_disk(self._go)\n",
-        "            self._go()\n",
-        rule="nothing is lost on the way down",
-        near=(_DORMANT + "a_session_that_is_woken_goes_on_with_its_state",),
-    ),
-    Mutant(
-        "dormant-with-mail",
-        "A session that was asked for something meanwhile stays.",
-        _REST,
-        "        if self._is_leaving and self.is_possible and not len(self._session.mailbox):\n",
-        "        if self._is_leaving and self.is_possible:\n",
-        rule="6 whoever waits is answered",
-        near=(
-            _DORMANT + "a_turn_that_comes_while_a_state_is_read_out_keeps_its_session_awake",
-            _DORMANT + "a_close_that_comes_while_a_state_is_read_out_is_a_close",
-        ),
-    ),
-    Mutant(
-        "dormant-with-half-of-its-log",
-        "A session goes dormant when all of its log is kept.",
+        "half-a-change-stays",
+        "A change that failed half-way is taken off the disk.",
         _ARCHIVE,
-        "            and self._kept_len == len(self._kept.log)\n",
+        "        if change.lose is not _not_yet:\n            self.repair()\n",
         "",
-        rule="nothing is lost on the way down",
-        near=("tests/durable/test_dormant.py", "tests/durable/test_durable_turns.py"),
+        rule="the log on the disk is the session's",
+        near=(_KEEPING + "half_a_change_that_failed_is_taken_off_the_disk",),
     ),
     Mutant(
-        "woken-twice",
-        "However many wake a session, it is woken once.",
-        _STORED,
-        "        reply = self._waking.get(session_id)\n        if reply is None:\n",
-        "        reply = None\n        if reply is None:\n",
-        rule="one actor for each session",
-        near=(_DORMANT + "however_many_wake_a_session_it_is_read_once",),
+        "doubt-forgets-the-cut",
+        "After a cut that failed nobody knows how long the log on the disk is.",
+        _ARCHIVE,
+        "certain = min(self._kept_len, change.length)",
+        "certain = self._kept_len",
+        rule="the log on the disk is the session's",
+        near=(_KEEPING + "a_cut_that_the_store_died_with_is_undone_on_the_disk",),
     ),
     Mutant(
-        "woken-after-it-was-removed",
-        "A session that is removed while it is woken is not there.",
-        _STORED,
-        "        waking = self._waking.pop(session_id, None)\n",
-        "        waking = None\n",
-        rule="what was removed stays removed",
-        near=(_RACES + "a_session_that_is_removed_while_it_is_woken_is_not_found",),
+        "marks-beyond-the-log-kept",
+        "A mark goes from the disk with the log that it stands on.",
+        "kernel/session_history.py",
+        "return {name: mark for name, mark in marks.items() if mark.length <= length}",
+        "return dict(marks)",
+        rule="a mark stands on its log",
+        near=(_KEEPING + "marks_are_kept_and_go_with_the_log_they_stand_on",),
     ),
     Mutant(
-        "gone-before-it-was-used",
-        "A session that was woken for somebody stays until they have used it.",
-        _STORED,
-        "        if session_id in self._wanted:\n",
-        "        if session_id in self._waking:\n",
-        rule="6 whoever waits is answered",
-        near=(_RACES + "a_session_that_is_woken_stays_until_who_woke_it_has_used_it",),
+        "dead-scheduler-takes-a-decided-turn",
+        "The death of the scheduler is no concern of a turn that is being kept.",
+        "kernel/turn_ends.py",
+        "is_theirs and active.decided is None",
+        "is_theirs",
+        rule="the first outcome stands",
+        near=(_KEEPING + "the_death_of_the_scheduler_does_not_concern_a_turn_that_is_being_kept",),
+    ),
+    Mutant(
+        "images-room-never-given-back",
+        "The room of an image that was released is there for others.",
+        _STORE,
+        "        image = self._images.pop(turn, None)\n",
+        "        image = None\n",
+        rule="7 wake-up",
+        near=(_STORE_ACTOR + "images_that_were_read_hold_up_others_until_they_are_released",),
     ),
 ]

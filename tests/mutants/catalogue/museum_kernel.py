@@ -16,7 +16,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "late-claim-goes-back-twice",
         "what arrives for a forgotten turn is given back once",
-        "kernel/session.py",
+        "kernel/turn_ends.py",
         "        self.state.roll_back(claim)\n",
         "        self.state.roll_back(claim), self.state.roll_back(claim)\n",
     ),
@@ -80,14 +80,14 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "prompt-in-the-log-at-once",
         "the log grows when a turn has ended",
-        "kernel/session.py",
+        "kernel/turn_starts.py",
         "        self.state.last = None\n",
         "        self.state.last = self.state.extend(request.tokens)\n",
     ),
     Mutant(
         "unknown-options-are-ignored",
         "an option that is not served is refused by name",
-        "kernel/desk.py",
+        "kernel/request_options.py",
         '    checks.known_names(options, RequestOptions.__annotations__, of="a request")',
         "    del options[next(iter(options))]  # type: ignore",
     ),
@@ -101,15 +101,15 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "refusal-clears-the-active-turn",
         "a turn that is refused as busy disturbs nothing",
-        "kernel/session.py",
+        "kernel/turn_starts.py",
         "            busy = SessionBusy(",
-        "            self.active = None; busy = SessionBusy(",
+        "            self._ends.active = None; busy = SessionBusy(",
     ),
     Mutant(
         "cancelled-turn-keeps-its-session-busy",
         "a cancelled turn is forgotten at once",
-        "kernel/session.py",
-        "            self._conclude(cancelled_end(active.request, message.reason))",
+        "kernel/turn_ends.py",
+        "            self.conclude(cancelled_end(active.request, message.reason))",
         "            active.settle(cancelled_end(active.request, message.reason))",
     ),
     Mutant(
@@ -129,10 +129,10 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "abort-keeps-half-a-turn",
         "a cancelled turn leaves no trace in its session's log",
-        "kernel/session.py",
-        "            self._conclude(cancelled_end(active.request, message.reason))",
-        "            self._extend_log(0); self._conclude(cancelled_end(active.request, "
-        "message.reason))",
+        "kernel/turn_ends.py",
+        "            self.conclude(cancelled_end(active.request, message.reason))",
+        "            self.state.extend_by_turn(active.request, 0)\n"
+        "            self.conclude(cancelled_end(active.request, message.reason))",
     ),
     Mutant(
         "preemption-advances-the-history",
@@ -172,7 +172,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "refused-turn-renews-the-lease",
         "the idle clock is stopped by accepted work only",
-        "kernel/session.py",
+        "kernel/turn_starts.py",
         "        if active is None:\n            self._start(request)",
         "        if active is None:\n            self._deadlines.rest(), self._start(request)",
     ),

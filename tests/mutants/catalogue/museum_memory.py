@@ -97,8 +97,8 @@ MUTANTS: list[Mutant] = [
         "no-checkpoint-is-kept",
         "The state that a turn started from stays, for an interrupt that comes late.",
         "kernel/kept_states.py",
-        "        if keep or self._is_named(old) or old not in self.kept:\n",
-        "        if self._is_named(old) or old not in self.kept:\n",
+        "        stays = keep or self._is_named(old) or old not in self.kept\n",
+        "        keep = False\n        stays = self._is_named(old) or old not in self.kept\n",
     ),
     Mutant(
         "state-kept-beyond-a-cut",

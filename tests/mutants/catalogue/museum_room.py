@@ -58,9 +58,9 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "limit-forgets-the-pool",
         "A turn that an empty pool can't hold is refused when it is submitted.",
-        "kernel/core.py",
-        "            max_len=pages if by_pages else resolved.max_model_len,\n",
-        "            max_len=resolved.max_model_len,\n",
+        "kernel/core_limits.py",
+        "        max_len=pages if by_pages else resolved.max_model_len,\n",
+        "        max_len=resolved.max_model_len,\n",
     ),
     Mutant(
         "resting-states-keep-their-room",

@@ -59,9 +59,9 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "one-turn-object-for-ever",
         "What belongs to one turn lives in an object of that turn.",
-        "kernel/session.py",
-        "        self.active = active = ActiveTurn(request)\n",
-        "        self.active = active = self.__dict__.setdefault('only', ActiveTurn(request))\n",
+        "kernel/turn_starts.py",
+        "        active = ActiveTurn(request)\n",
+        "        active = self.__dict__.setdefault('only', ActiveTurn(request))\n",
     ),
     Mutant(
         "queued-turn-only-marked",
@@ -75,15 +75,16 @@ MUTANTS: list[Mutant] = [
         "A cancel ends the turn that it names, and no other.",
         "kernel/session.py",
         "        if active is not None and active.id == message.turn:\n"
-        "            if active.decided is None:\n",
-        "        if active is not None:\n            if active.decided is None:\n",
+        "            self._ends.cancel(message)",
+        "        if active is not None:\n            self._ends.cancel(message)",
     ),
     Mutant(
         "cancel-of-a-waiting-turn-forgotten",
         "A turn that waits in its session can be cancelled there.",
-        "kernel/session.py",
+        "kernel/turn_starts.py",
         "        if request is not None:\n            end = cancelled_end(",
-        "        if request is not None and active is None:\n            end = cancelled_end(",
+        "        if request is not None and self._ends.active is None:\n"
+        "            end = cancelled_end(",
     ),
     Mutant(
         "cancel-reset-by-the-landing",
@@ -133,11 +134,10 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "failed-turn-ends-in-peace",
         "A failed turn raises to whoever reads it.",
-        "kernel/session.py",
-        "                if self._is_active(message.turn):\n"
-        '                    self._conclude(TurnEnd("error", 0, error=message.error))\n',
-        "                if self._is_active(message.turn):\n"
-        '                    self._conclude(TurnEnd("stop", 0))\n',
+        "kernel/turn_ends.py",
+        "        if self.is_active(turn):\n"
+        '            self.conclude(TurnEnd("error", 0, error=error))\n',
+        '        if self.is_active(turn):\n            self.conclude(TurnEnd("stop", 0))\n',
     ),
     Mutant(
         "blocked-head-stops-the-step",
@@ -165,8 +165,8 @@ MUTANTS: list[Mutant] = [
         "tick-asks-for-a-tick",
         "A tick that finds nothing to do is not followed by another.",
         "kernel/scheduler.py",
-        "                self._unload(self.parking.launch())\n                return\n",
-        "                self._unload(self.parking.launch())\n",
+        "                if not stranded:\n                    return\n",
+        "",
     ),
     Mutant(
         "idle-close-acts-late",

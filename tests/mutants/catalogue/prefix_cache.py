@@ -162,10 +162,10 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "kept-end-is-an-interrupt",
         "A one-shot whose state is kept ends for the reason that it ended for.",
-        "kernel/session.py",
+        "kernel/turn_ends.py",
         "            end = self.active.end_of(message.kept, message.reason, message.stop_token)\n"
-        "            self._decide(end)\n",
-        '            self._decide(self.active.end_of(message.kept, "interrupt", None))\n',
+        "            self.decide(end)\n",
+        '            self.decide(self.active.end_of(message.kept, "interrupt", None))\n',
     ),
     Mutant(
         "salt-lost-in-the-store",

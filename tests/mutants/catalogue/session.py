@@ -27,17 +27,17 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "late-claim-committed",
         "A claim that comes after its turn was cancelled is no part of the next turn.",
-        _ACTOR,
-        "        if active is None or not self._is_active(message.turn):\n"
-        "            self._roll_back_late(message.claim)",
+        "kernel/turn_ends.py",
+        "        if active is None or not self.is_active(message.turn):\n"
+        "            self.roll_back_late(message.claim)",
         "        if active is None or active.decided is not None:\n"
-        "            self._roll_back_late(message.claim)",
+        "            self.roll_back_late(message.claim)",
         rule="5 late is rolled back",
     ),
     Mutant(
         "late-claim-leaked",
         "A claim that comes after its turn was cancelled is rolled back.",
-        _ACTOR,
+        "kernel/turn_ends.py",
         "        self.state.roll_back(claim)\n",
         "",
         rule="5 late is rolled back",
@@ -45,7 +45,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "late-claim-wakes-nobody",
         "A late rollback frees room, so it wakes the scheduler.",
-        _ACTOR,
+        "kernel/turn_ends.py",
         "        self.state.roll_back(claim)\n        self._tell_scheduler(Rested())",
         "        self.state.roll_back(claim)",
         rule="7 wake-up",
@@ -53,9 +53,9 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "end-wakes-nobody",
         "A session that comes to rest wakes the scheduler: its state can be asked for now.",
-        _ACTOR,
-        "        self._tell_scheduler(Rested())\n        if self._starts_waiting:",
-        "        if self._starts_waiting:",
+        "kernel/turn_ends.py",
+        "        self._tell_scheduler(Rested())\n        self.host.start_next()",
+        "        self.host.start_next()",
         rule="7 wake-up",
     ),
     Mutant(
@@ -77,7 +77,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "down-ignored",
         "A turn whose scheduler has died fails.",
-        _ACTOR,
+        "kernel/turn_ends.py",
         "active.scheduler_incarnation == message.incarnation\n",
         "active.scheduler_incarnation > message.incarnation\n",
         rule="6 death is told",
@@ -85,11 +85,9 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "interrupt-beats-cancel",
         "A turn that was interrupted and is then cancelled is cancelled.",
-        _ACTOR,
-        "            if active.decided is None:\n"
-        "                self._tell_scheduler(Cancel(message.turn))",
-        "            if active.decided is None and not active.is_interrupted:\n"
-        "                self._tell_scheduler(Cancel(message.turn))",
+        "kernel/turn_ends.py",
+        "        if active is not None and active.decided is None:\n",
+        "        if active is not None and active.decided is None and not active.is_interrupted:\n",
         rule="6 cancel beats interrupt",
     ),
     Mutant(
@@ -135,9 +133,9 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "checkpoint-kept-for-ever",
         "A checkpoint goes when the next turn begins.",
-        _ACTOR,
+        "kernel/turn_starts.py",
         "        if self.state.drop_checkpoint():",
-        "        if not self.turns and self.state.drop_checkpoint():",
+        "        if not self.state.turns and self.state.drop_checkpoint():",
         rule="a checkpoint costs one turn, not two slots",
     ),
     Mutant(
@@ -168,16 +166,16 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "cancel-not-passed-on",
         "The scheduler is told of each cancel.",
-        _ACTOR,
-        "                self._tell_scheduler(Cancel(message.turn))\n"
-        "                self._conclude(cancelled_end",
-        "                self._conclude(cancelled_end",
+        "kernel/turn_ends.py",
+        "            self._tell_scheduler(Cancel(message.turn))\n"
+        "            self.conclude(cancelled_end",
+        "            self.conclude(cancelled_end",
         rule="a cancelled turn gives its memory back",
     ),
     Mutant(
         "close-leaves-the-turn-running",
         "Closing a session forgets the turn that runs.",
-        _ACTOR,
+        "kernel/turn_ends.py",
         "            self._tell_scheduler(Cancel(active.id))\n",
         "",
         rule="5 late is rolled back",
@@ -185,7 +183,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "two-turns-at-once",
         "A session runs one turn, and a second one disturbs nothing.",
-        _ACTOR,
+        "kernel/turn_starts.py",
         "            self.waiting.turn_away(request, busy)",
         "            self._start(request)",
         rule="one active turn per session",
@@ -217,7 +215,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "dead-session-tells-nobody",
         "The callers of a session that died are told that it is lost.",
-        _ACTOR,
+        "kernel/turn_ends.py",
         '            active.settle(TurnEnd("error", 0, error=lost))',
         "            active.interrupts.clear()",
         rule="6 whoever waits is answered",
@@ -250,8 +248,8 @@ MUTANTS: list[Mutant] = [
         "marked-state-replaced",
         "A state that a checkpoint names is not replaced by the next commit.",
         _KEPT,
-        "        if keep or self._is_named(old) or old not in self.kept:\n",
-        "        if keep or old not in self.kept:\n",
+        "        stays = keep or self._is_named(old) or old not in self.kept\n",
+        "        stays = keep or old not in self.kept\n",
         rule="a mark keeps its state",
     ),
     Mutant(

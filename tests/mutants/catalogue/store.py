@@ -57,7 +57,7 @@ MUTANTS: list[Mutant] = [
         '            database.execute("ROLLBACK TO job")\n',
         "",
         rule="whole or not at all",
-        near=(_JOBS,),
+        near=("tests/store/test_against_model.py", "tests/store/test_crashes.py"),
     ),
     Mutant(
         "full-disk-fails-the-neighbours",

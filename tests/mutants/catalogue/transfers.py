@@ -11,6 +11,7 @@ _ARENAS = "adapters/ragged/arenas.py"
 _IMAGES = "adapters/ragged/images.py"
 
 _MOVES = "tests/torch_device/test_transfers.py"
+_ARENA_TESTS = "tests/torch_device/test_host_arenas.py::test_"
 _THREADS = "tests/torch_device/test_transfer_worker.py"
 
 MUTANTS: list[Mutant] = [
@@ -66,7 +67,7 @@ MUTANTS: list[Mutant] = [
         "            count += 1\n",
         "            count += count == 1\n",
         rule="a state comes back to the bit",
-        near=(_MOVES,),
+        near=(_ARENA_TESTS + "pages_that_follow_each_other_are_all_copied",),
     ),
     Mutant(
         "image-loaded-past-its-position",
@@ -84,7 +85,7 @@ MUTANTS: list[Mutant] = [
         "row.pages, source[:, dropped:])",
         "row.pages, source)",
         rule="a state comes back to the bit",
-        near=("tests/torch_device/test_dropped_pages.py", _MOVES),
+        near=(_MOVES + "::test_an_image_that_keeps_more_is_loaded_from_where_its_row_begins",),
     ),
     Mutant(
         "image-of-something-else-loaded",
@@ -120,6 +121,6 @@ MUTANTS: list[Mutant] = [
         "        if isinstance(outcome, RowFault) and outcome.is_undefined:\n",
         "        if isinstance(outcome, RowFault) and outcome.is_undefined and not turn.draws:\n",
         rule="what was not copied is never used",
-        near=("tests/durable/test_dormant.py", "tests/durable/test_restart.py"),
+        near=("tests/kernel/test_refused_images.py",),
     ),
 ]

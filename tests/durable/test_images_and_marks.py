@@ -1,0 +1,49 @@
+"""A snapshot that is further than the state of a session, and what becomes of that state."""
+
+import pytest
+
+from kernel.messages import DropMark, GiveUp, Rewind, SetMark
+from kernel.reply import Reply
+from kernel.session import SessionActor
+from kernel.turn import TurnRequest
+from tests.durable.worlds import Durable, settled
+from tests.kernel.loopless import error_of
+from tests.pressure.worlds import greedy, name_of, words
+
+
+def take(world: Durable, session: SessionActor, salt: int, kind: str = "generate") -> TurnRequest:
+    request = world.start(session, words(4, salt), greedy(3), kind=kind)
+    world.rest()
+    assert error_of(request) is None
+    return request
+
+
+@pytest.mark.parametrize("kind", ["append", "generate"])
+def test_a_turn_from_a_snapshot_takes_the_place_of_an_older_state(kind: str) -> None:
+    """It did not start from that state, which a mark had kept and nothing names any more."""
+    world = Durable.on(num_slots=6, num_pages=64)
+    session = world.session("a")
+    take(world, session, 0)
+    world.post(session, SetMark("m", Reply()))
+    world.rest()
+    take(world, session, 1)
+    world.post(session, GiveUp(name_of(session)))
+    world.rest()
+    for salt in (2, 3):
+        take(world, session, salt)
+    reply: Reply[int] = Reply()
+    world.post(session, Rewind(2, reply))
+    world.rest()
+    assert settled(reply) == 2
+    assert session.archive is not None
+    assert 0 < session.state.position < session.archive.snapshots.position
+    world.post(session, DropMark("m", Reply()))
+    world.rest()
+
+    request = take(world, session, 4, kind)
+    assert request.output.recomputed_tokens == 0
+    assert world.held_by(session) == (1 if kind == "append" else 2)
+    take(world, session, 5)
+    world.close(session)
+    world.rest()
+    world.assert_all_free()

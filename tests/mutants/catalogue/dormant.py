@@ -1,0 +1,147 @@
+"""Bugs in the tiers below memory: snapshots, images that are read back, sessions that are woken."""
+
+from tests.mutants.mutant import Mutant
+
+__all__ = ["MUTANTS"]
+
+_ARCHIVE = "kernel/session_archive.py"
+_SNAPSHOTS = "kernel/session_snapshots.py"
+_TIERS = "kernel/session_tiers.py"
+_STATE = "kernel/session_state.py"
+_REST = "kernel/session_rest.py"
+_STORED = "kernel/stored_sessions.py"
+
+_DORMANT = "tests/durable/test_dormant.py::test_"
+_RACES = "tests/durable/test_races.py::test_"
+
+MUTANTS: list[Mutant] = [
+    Mutant(
+        "image-of-a-cut-log",
+        "A snapshot that lies beyond a cut is no snapshot any more.",
+        _SNAPSHOTS,
+        "        if self.position > length - 1:\n            self.position = 0\n",
+        "        pass\n",
+        rule="position <= length - 1",
+        near=(_DORMANT + "a_snapshot_goes_with_the_log_that_it_is_of",),
+    ),
+    Mutant(
+        "brought-in-image-outlives-its-log",
+        "An image that was brought in is of no use once the log below it was cut.",
+        _STATE,
+        "        if self.image is not None and self.image.position > length - 1:\n",
+        "        if self.image is not None and self.image.position > length + 99:\n",
+        rule="position <= length - 1",
+        near=("tests/kernel/test_session_state.py::test_an_image_goes_with_the_log_that_it_is_of",),
+    ),
+    Mutant(
+        "lost-state-untold",
+        "A state that can't be had from the disk is told in an event.",
+        _SNAPSHOTS,
+        "                    self.tell_lost(self.position, message.found)\n",
+        "                    pass\n",
+        rule="a fall back is told",
+        near=(_DORMANT + "a_snapshot_that_cannot_be_read_falls_back_to_the_log_and_says_so",),
+    ),
+    Mutant(
+        "given-up-without-a-snapshot",
+        "A state that has to go is kept on the disk first.",
+        _TIERS,
+        "        self.keep(base, image)\n        self._close(base)\n",
+        "        self._close(base)\n",
+        rule="nothing is lost on the way down",
+        near=(_DORMANT + "a_state_that_is_given_up_is_kept_on_disk_first",),
+    ),
+    Mutant(
+        "dead-schedulers-ask-is-answered",
+        "An ask of a scheduler that died meanwhile is not answered to its successor.",
+        _TIERS,
+        "        if self._system.incarnation_of(SCHEDULER) != incarnation:\n",
+        "        if self._system.incarnation_of(SCHEDULER) < incarnation:\n",
+        rule="7 asks are answered once",
+        near=(_RACES + "an_ask_of_a_scheduler_that_died_is_nobodys_any_more",),
+    ),
+    Mutant(
+        "cancelled-fetch-keeps-its-room",
+        "A turn that ends while its image is read gives the room of it back.",
+        _TIERS,
+        "        archive.snapshots.release(turn)\n        return is_waiting\n",
+        "        return is_waiting\n",
+        rule="a cancelled turn gives its memory back",
+        near=(_DORMANT + "a_turn_that_is_cancelled_while_its_state_is_read_leaves_nothing",),
+    ),
+    Mutant(
+        "dormant-without-its-state",
+        "A session that goes dormant leaves its state on the disk.",
+        _REST,
+        "            self._tiers.to_disk(self._go)\n",
+        "            self._go()\n",
+        rule="nothing is lost on the way down",
+        near=(_DORMANT + "a_session_that_is_woken_goes_on_with_its_state",),
+    ),
+    Mutant(
+        "dormant-with-mail",
+        "A session that was asked for something meanwhile stays.",
+        _REST,
+        "        if self._is_leaving and self.is_possible and not len(self._session.mailbox):\n",
+        "        if self._is_leaving and self.is_possible:\n",
+        rule="6 whoever waits is answered",
+        near=(
+            _DORMANT + "a_turn_that_comes_while_a_state_is_read_out_keeps_its_session_awake",
+            _DORMANT + "a_close_that_comes_while_a_state_is_read_out_is_a_close",
+        ),
+    ),
+    Mutant(
+        "dormant-with-half-of-its-log",
+        "A session goes dormant when all of its log is kept.",
+        _ARCHIVE,
+        "            and self._kept_len == len(self._kept.log)\n",
+        "",
+        rule="nothing is lost on the way down",
+        near=("tests/durable/test_dormant.py", "tests/durable/test_durable_turns.py"),
+    ),
+    Mutant(
+        "woken-twice",
+        "However many wake a session, it is woken once.",
+        _STORED,
+        "        reply = self._waking.get(session_id)\n        if reply is None:\n",
+        "        reply = None\n        if reply is None:\n",
+        rule="one actor for each session",
+        near=(_DORMANT + "however_many_wake_a_session_it_is_read_once",),
+    ),
+    Mutant(
+        "woken-after-it-was-removed",
+        "A session that is removed while it is woken is not there.",
+        _STORED,
+        "        waking = self._waking.pop(session_id, None)\n",
+        "        waking = None\n",
+        rule="what was removed stays removed",
+        near=(_RACES + "a_session_that_is_removed_while_it_is_woken_is_not_found",),
+    ),
+    Mutant(
+        "gone-before-it-was-used",
+        "A session that was woken for somebody stays until they have used it.",
+        _STORED,
+        "        if session_id in self._wanted:\n",
+        "        if session_id in self._waking:\n",
+        rule="6 whoever waits is answered",
+        near=(_RACES + "a_session_that_somebody_waits_for_is_not_asked_to_go",),
+    ),
+    Mutant(
+        "image-of-an-older-state-kept",
+        "A state that was replaced while it was read is no snapshot of what came after it.",
+        _TIERS,
+        "if archive is not None and image is not None and base == self._state.base:",
+        "if archive is not None and image is not None:",
+        rule="position <= length - 1",
+        near=("tests/durable/test_races.py", "tests/durable/test_dormant.py"),
+    ),
+    Mutant(
+        "interrupt-during-a-fetch-is-lost",
+        "A turn that is interrupted while its state is read ends then.",
+        "kernel/turn_starts.py",
+        "        if active.is_interrupted:\n            self._home.door.leave(turn.id)",
+        "        if False:\n            self._home.door.leave(turn.id)",
+        rule="whoever waits is answered",
+        near=(_DORMANT + "a_turn_that_is_interrupted_while_its_state_is_read_ends_with_its_input",),
+    ),
+]
