@@ -57,6 +57,7 @@ from kernel.session_messages import (
     TurnFinished,
 )
 from kernel.store_messages import (
+    AsksWait,
     FetchState,
     ForgetStored,
     JobDone,
@@ -184,5 +185,6 @@ StoreMessage = (
     | ForgetStored
     | JobDone
     | StoreOverdue
+    | AsksWait
     | Down
 )

@@ -25,7 +25,6 @@ from kernel.prefix_cache import PrefixCache
 from kernel.roster import Roster
 from kernel.turn import OpenTurn
 from ownership import (
-    DEVICE,
     NO_SLOT,
     ZEROS,
     Base,
@@ -112,10 +111,9 @@ class Room:
         elif stuck and shares is not None:
             frozen = shares.pages[: shares.position // self._page_size]
             pages -= len(stuck.intersection(frozen))
-        lost = max(len(stuck), view.quarantined_pages)
         claims = 2 if slides else 1
         return (capacity.slots == 0 or capacity.slots - slots >= claims) and (
-            capacity.pages == 0 or capacity.pages - lost >= pages
+            capacity.pages == 0 or capacity.pages - len(stuck) >= pages
         )
 
     def _out_of_reach(self) -> tuple[int, set[PageIndex]]:
@@ -126,15 +124,10 @@ class Room:
         view = self._view
         if not view.quarantined_leases:
             return 0, set()
-        hanging = view.held_by(DEVICE)
-        slots = view.quarantined_slots
-        pages = {page for one in hanging if one.place is Place.DEVICE for page in one.pages}
-        for name in {claim.base for claim in hanging if claim.base is not None}:
-            base = self.state_of(name)
-            if base is not None and base.place is Place.DEVICE:
-                slots += base.slot is not NO_SLOT
-                pages.update(base.pages)
-        return slots, pages
+        here = [claim for claim in view.hanging() if claim.place is Place.DEVICE]
+        at_rest = [one for one in here if one.name is not None and self.state_of(one.name) == one]
+        slots = view.quarantined_slots + sum(state.slot is not NO_SLOT for state in at_rest)
+        return slots, {page for claim in here for page in claim.pages}
 
     def state_of(self, name: BaseName) -> ClaimView | None:
         """The state at rest of that name. O(claims of the ledger)."""

@@ -294,7 +294,7 @@ class SessionActor(Actor[SessionMessage]):
         if isinstance(message, StateRead):
             self._tiers.state_read(message)
         elif isinstance(message, ExportSession):
-            self._tiers.export(self.identity.record(), message.reply, self.tell_rest)
+            self._tiers.export(self.identity.record(), message.reply, self._exported)
         elif self._rest is not None:
             self._rest.begin()
 
@@ -310,6 +310,10 @@ class SessionActor(Actor[SessionMessage]):
             self._starts.hold_back()  # what was deferred comes first
             archive.stored(message)
             self._go_on()
+
+    def _exported(self) -> None:
+        if self._rest is not None:
+            self._rest.exported()
 
     def _go_on(self) -> None:
         """A change is over: see to what has waited for that, then to the turns that wait."""

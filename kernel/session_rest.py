@@ -4,7 +4,7 @@ from typing import Protocol, final
 
 from kernel.ids import SessionId
 from kernel.mailbox import Mailbox
-from kernel.messages import SessionMessage
+from kernel.messages import Hibernate, SessionMessage
 from kernel.session_archive import SessionArchive
 from kernel.session_home import Residents
 from kernel.session_tiers import SessionTiers
@@ -51,6 +51,8 @@ class SessionRest:
         self._archive = archive
         self._tiers = tiers
         self._is_leaving = False
+        self._is_held_up = False
+        """Nothing but an export is in the way."""
 
     @property
     def is_possible(self) -> bool:
@@ -61,7 +63,7 @@ class SessionRest:
 
     def tell(self) -> None:
         """The session was used, or is not any more: it doesn't go now."""
-        self._is_leaving = False
+        self._is_leaving = self._is_held_up = False
         if self.is_possible:
             self._residents.rests(self._session.session_id)
         else:
@@ -75,8 +77,20 @@ class SessionRest:
         else:
             self.tell()
 
+    def exported(self) -> None:
+        """Somebody else has the state now that was read out for them."""
+        if self._is_held_up:
+            self._go()
+        elif not self._is_leaving:
+            self.tell()
+
     def _go(self) -> None:
-        if self._is_leaving and self.is_possible and not len(self._session.mailbox):
+        self._is_held_up = self._is_leaving and self._tiers.is_exporting
+        if self._is_held_up:
+            return
+        # To be asked once more is nothing to stay for; else two would ask each other for ever.
+        has_mail = any(not isinstance(mail, Hibernate) for mail in self._session.mailbox)
+        if self._is_leaving and self.is_possible and not has_mail:
             self._session.go_dormant()
         else:
             self.tell()

@@ -42,7 +42,8 @@ __all__ = [
 SyncPolicy = Literal["full", "normal", "off"]
 """``"full"``: reported after an fsync, survives the loss of power. ``"normal"``: survives the end
 of the process; a loss of power may cost the last jobs that were reported, in their order, and never
-half of one. ``"off"``: as ``"normal"``, with the fewest fsyncs: it may cost more of them."""
+half of one, and snapshots that these replaced or dropped. ``"off"``: as ``"normal"``, with the
+fewest fsyncs: it may cost more of them."""
 
 
 @attrs.frozen

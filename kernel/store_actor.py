@@ -45,6 +45,7 @@ from kernel.store_business import (
     whole_report,
 )
 from kernel.store_messages import (
+    AsksWait,
     FetchState,
     ForgetStored,
     JobDone,
@@ -59,7 +60,12 @@ from kernel.store_messages import (
 )
 from ownership import CustodianId
 
-__all__ = ["StoreActor", "StoreRules"]
+__all__ = ["Ask", "StoreActor", "StoreRules"]
+
+Ask = ReadStored | ForgetStored
+
+_MOST_ASKS = 32
+"""Under way at once, of those that anybody may have; the others wait outside of the mailbox."""
 
 
 @attrs.frozen
@@ -81,6 +87,7 @@ class StoreActor(Actor[StoreMessage]):
     Args:
         worker: outlives this actor.
         new_job: numbers jobs, over all lives of this actor.
+        asks: what callers want of sessions without an actor; told by :class:`AsksWait`.
         on_record: told what was read of a session that is to be woken; mustn't raise.
     """
 
@@ -91,12 +98,15 @@ class StoreActor(Actor[StoreMessage]):
         rules: StoreRules,
         *,
         new_job: Callable[[], int],
+        asks: deque[Ask],
         on_record: Callable[[SessionId, SessionRecord | StoreFault], None],
     ) -> None:
         super().__init__(STORE, system, mail_bound=rules.mail_bound)
         self._worker = worker
         self._rules = rules
         self._new_job = new_job
+        self._asks = asks
+        self._num_asks = 0
         self._on_record = on_record
         self._here: Address[StoreMessage] = Address(STORE)
         self._open: dict[int, Business] = {}
@@ -111,7 +121,7 @@ class StoreActor(Actor[StoreMessage]):
     @property
     def is_idle(self) -> bool:
         """Whether no job is under way and none waits."""
-        return not self._open and not self._fetches
+        return not self._open and not self._fetches and not self._asks
 
     def handle(self, message: StoreMessage, /) -> None:
         """Take one message."""
@@ -125,11 +135,10 @@ class StoreActor(Actor[StoreMessage]):
                 self._fetch_next()
             case ReleaseImage():
                 self._release(message.turn)
-            case ReadStored():
-                self._submit((ReadSession(message.session_id),), message)
-            case ForgetStored():
-                removal = Removal(message.session_id, message.reply)
-                self._submit((RemoveSession(message.session_id),), removal)
+            case AsksWait():
+                self._ask_next()
+            case ReadStored() | ForgetStored():
+                self._ask(message)
             case JobDone():
                 self._done(message.job, message.report)
             case StoreOverdue():
@@ -154,6 +163,9 @@ class StoreActor(Actor[StoreMessage]):
                 self._on_record(message.session_id, fault)
             case ForgetStored():
                 message.reply.fail(removal_error(message.session_id, fault))
+            case AsksWait():
+                while self._asks:
+                    self.refuse(self._asks.popleft(), error)
             case _:
                 pass
 
@@ -167,12 +179,25 @@ class StoreActor(Actor[StoreMessage]):
                 self._on_record(business.session_id, fault)
             elif isinstance(business, Removal):
                 business.reply.fail(removal_error(business.session_id, fault))
+        self.refuse(AsksWait(), error)
 
     def has_business_with(self, name: CustodianId, /) -> bool:
         """A session that dies may hold an image, or wait for one."""
         return name != self.name and bool(self._images or self._fetches)
 
     # Jobs
+
+    def _ask_next(self) -> None:
+        while self._asks and self._num_asks < _MOST_ASKS:
+            self._ask(self._asks.popleft())
+
+    def _ask(self, ask: Ask) -> None:
+        self._num_asks += 1
+        if isinstance(ask, ReadStored):
+            self._submit((ReadSession(ask.session_id),), ask)
+        else:
+            removal = Removal(ask.session_id, ask.reply)
+            self._submit((RemoveSession(ask.session_id),), removal)
 
     def _submit(self, jobs: Sequence[StoreJob], business: Business) -> None:
         """Hand over jobs that are one business: one report comes back, however many they are."""
@@ -217,6 +242,9 @@ class StoreActor(Actor[StoreMessage]):
                 self._timer.cancel()
                 self._timer = None
         fault = report if isinstance(report, StoreFault) else None
+        if isinstance(business, ReadStored | Removal):
+            self._num_asks -= 1
+            self._ask_next()
         match business:
             case Change():
                 self._tell(business.asker, LogStored(business.number, fault))

@@ -19,6 +19,7 @@ from kernel.state_image import StateImage
 from ownership import CustodianId
 
 __all__ = [
+    "AsksWait",
     "FetchState",
     "ForgetStored",
     "JobDone",
@@ -99,6 +100,13 @@ class ForgetStored:
     carries: ClassVar[tuple[str, ...]] = ()
     session_id: SessionId
     reply: Reply[None]
+
+
+@attrs.frozen
+class AsksWait:
+    """Somebody beside the sessions wants something; one message is enough for all that wait."""
+
+    carries: ClassVar[tuple[str, ...]] = ()
 
 
 @attrs.frozen

@@ -7,7 +7,7 @@ for it. So nobody ever holds a record that has grown old.
 """
 
 import itertools
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
@@ -25,8 +25,8 @@ from kernel.residents import LeastRecentlyUsed
 from kernel.seat import Seat
 from kernel.session import SessionActor
 from kernel.session_store import SessionRecord, StoreFault, StoreWorker
-from kernel.store_actor import StoreActor, StoreRules
-from kernel.store_messages import ForgetStored, ReadStored
+from kernel.store_actor import Ask, StoreActor, StoreRules
+from kernel.store_messages import AsksWait, ForgetStored, ReadStored
 from ownership import CustodianId
 
 __all__ = ["StoredSessions"]
@@ -63,6 +63,8 @@ class StoredSessions:
         self._dispatcher = dispatcher
         self._make = make
         self._rules = rules
+        self._asks: deque[Ask] = deque()
+        """Outside of the store's mailbox, which has room for what sessions want."""
         self._waking: dict[SessionId, Reply[SessionActor]] = {}
         self._wanted: Counter[SessionId] = Counter()
         """How many wait for a session, those included whom it was woken for just now."""
@@ -80,6 +82,7 @@ class StoredSessions:
             self.worker,
             self._rules,
             new_job=lambda: next(self._jobs),
+            asks=self._asks,
             on_record=self._record_read,
         )
 
@@ -105,7 +108,7 @@ class StoredSessions:
         reply = self._waking.get(session_id)
         if reply is None:
             reply = self._waking[session_id] = Reply()
-            if self._dispatcher.post(_STORE, ReadStored(session_id), _KEEPER) is not None:
+            if not self._ask(ReadStored(session_id)):
                 self._record_read(session_id, StoreFault("the store is not running", "stopped"))
         return reply
 
@@ -149,11 +152,18 @@ class StoredSessions:
         if waking is not None:  # else it would be woken as something that isn't there
             waking.fail(SessionNotFound(session_id=session_id))
         reply: Reply[None] = Reply()
-        forget = ForgetStored(session_id, reply)
-        if self._dispatcher.post(_STORE, forget, _KEEPER) is not None:
+        if not self._ask(ForgetStored(session_id, reply)):
             why = "the store is not running"
             reply.fail(StoreError(session_id=session_id, reason="stopped", why=why))
         return reply
+
+    def _ask(self, ask: Ask) -> bool:
+        """Have the store do something when it comes to it; False: there is no store."""
+        self._asks.append(ask)
+        if len(self._asks) > 1 or self._dispatcher.post(_STORE, AsksWait(), _KEEPER) is None:
+            return True
+        self._asks.clear()
+        return False
 
     def stop(self, *, join_timeout_s: float, run_until_quiet: Callable[[], None]) -> None:
         """Close the store after all that it was asked; sessions are closed by now. Idempotent."""

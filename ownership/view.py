@@ -122,6 +122,16 @@ class LedgerView:
         """Steps whose device is gone or hangs."""
         return sum(entry.step.quarantined for entry in self._book.leases.values())
 
+    def hanging(self) -> tuple[ClaimView, ...]:
+        """Claims of steps in quarantine, and the bases that they pin, drained ones included."""
+        found: dict[ClaimId, ClaimRecord] = {}
+        for entry in self._book.leases.values():
+            for record in entry.claims if entry.step.quarantined else ():
+                found[record.number] = record
+                if record.base is not None:
+                    found[record.base.number] = record.base
+        return tuple(map(_claim_view, found.values()))
+
     @property
     def quarantined_slots(self) -> int:
         """Slots on the device that nobody but a step in quarantine has, drained bases included."""

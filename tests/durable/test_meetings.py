@@ -106,7 +106,7 @@ async def test_a_crowd_at_the_store_is_served_or_refused_by_name(what: str) -> N
     """No mailbox overflows, and nobody waits for a request that was never posted."""
     disk = MemoryStore()
     files = MemoryFiles(disk)
-    names = [f"s{number}" for number in range(200)]
+    names = [f"s{number}" for number in range(110)]
     async with open_engine(files, session_store="anywhere") as engine:
         for name in names:
             async with engine.session(session_id=name, detached=True) as session:
@@ -197,3 +197,38 @@ def test_a_session_that_dies_of_a_change_tells_who_asked_for_it(
     world.rest()
 
     assert isinstance(settled(reply), SessionLost)
+
+
+@pytest.mark.parametrize("way", ["restore", "import"])
+async def test_a_restore_that_is_cancelled_opens_nothing(way: str) -> None:
+    """Nobody has it, so nobody would ever close it; and its name is free for the next try."""
+    disk = MemoryStore()
+    files = MemoryFiles(disk)
+    async with open_engine(files) as engine, engine.session(session_id="a") as session:
+        await session.append([1, 2, 3])
+        data = await session.export()
+        await session.save("there")
+    async with open_engine(files, session_store="anywhere") as engine:
+        disk.manual = True
+        with anyio.move_on_after(0.05):
+            if way == "restore":
+                await engine.restore("there")
+            else:
+                await engine.import_session(data)
+        disk.work()
+        disk.manual = False
+        with anyio.fail_after(5):
+            while engine.session_ids():  # noqa: ASYNC110  it tells nobody
+                disk.work()
+                await anyio.sleep(0.01)
+        await engine.import_session(data)
+
+
+async def test_several_outputs_of_a_one_shot_leave_nothing_in_the_store() -> None:
+    """Forks of a hidden session are hidden sessions."""
+    files = MemoryFiles()
+    async with open_engine(files, session_store="anywhere") as engine:
+        await engine.complete([1, 2, 3], SamplingParams(n=3, max_tokens=3, ignore_eos=True))
+        await engine.settle()
+        assert engine.session_ids() == []
+        assert not files.disk.jobs

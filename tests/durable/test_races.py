@@ -94,6 +94,21 @@ def test_a_session_that_goes_dormant_answers_who_wants_its_bytes() -> None:
     assert exported.record.log_len == len(session.state.log)
 
 
+def test_a_session_that_is_asked_twice_to_rest_rests() -> None:
+    """A second ask behind the first one is no reason to stay, and to be asked again."""
+    world = Durable.on(max_resident_sessions=1)
+    session = with_a_turn(world)
+    here = Address[SessionMessage](session.name)
+    world.core.dispatcher.post(here, Hibernate(), SCHEDULER)
+    world.core.dispatcher.post(here, Hibernate(), SCHEDULER)
+
+    for _ in range(200):
+        world.core.dispatcher.run(1)
+    world.rest()
+
+    assert not world.core.sessions
+
+
 def test_a_session_that_dies_answers_for_the_change_that_is_being_kept() -> None:
     """Whoever asked for it waits for nothing else."""
     world = Durable.on()

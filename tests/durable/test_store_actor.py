@@ -2,6 +2,7 @@
 
 import itertools
 from array import array
+from collections import deque
 from typing import Any
 
 import attrs
@@ -77,6 +78,7 @@ class World:
                 worker,
                 StoreRules(**rules),
                 new_job=lambda: next(jobs),
+                asks=deque(),
                 on_record=lambda session, found: records.append((session, found)),
             )
 

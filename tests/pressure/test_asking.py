@@ -78,6 +78,24 @@ def test_a_copy_that_hangs_takes_no_room_on_the_device_beyond_the_state_that_it_
     assert error_of(turn) is None
 
 
+def test_what_drains_behind_a_hanging_copy_is_lost_as_well_as_what_rests_there() -> None:
+    """Both are pinned, one of them by name no more: a turn that fits beside one alone fails."""
+    world = open_world(num_slots=4, num_pages=16, step_timeout_s=5.0)
+    resting, closed = rest(world, "a"), rest(world, "b", 21)
+    world.device.hang_next_transfer()
+    for session in (resting, closed):
+        assert scheduler_of(world).parking.park(name_of(session))
+    world.post(scheduler_of(world), Rested())
+    world.advance(6.0)
+    world.close(closed)
+    assert world.free[1] == 16 - 3 - 6
+    turn = world.start(world.session("c", is_one_shot=True), words(30), greedy(1))
+    assert isinstance(error_of(turn), EngineFault)
+    fits = world.start(world.session("d", is_one_shot=True), words(27), greedy(1))
+    world.finish(fits)
+    assert error_of(fits) is None
+
+
 def test_a_turn_that_can_not_slide_beside_a_hanging_copy_fails() -> None:
     """It would need its own claim and the next one; for ever, and everybody behind it with it."""
     world = open_world(num_slots=4, num_pages=16, step_timeout_s=5.0)
