@@ -181,7 +181,8 @@ class Core:
             self.dispatcher,
             self._bring_back,
             rules,
-            max_resident=config.max_resident_sessions,
+            # At the bound nobody could come in any more, however many rest.
+            max_resident=min(config.max_resident_sessions, max(1, config.max_sessions - 1)),
             random=self.environment.random,
         )
 

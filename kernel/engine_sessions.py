@@ -4,11 +4,14 @@ import os
 from functools import partial
 from pathlib import Path
 
+import anyio
+
 from kernel import checks, inspection
 from kernel.config import OnLimit
-from kernel.desk import Desk
+from kernel.desk import CALLER, Desk
 from kernel.errors import SessionNotFound, StoreError, ValidationError
 from kernel.ids import SessionId
+from kernel.messages import CloseSession
 from kernel.opening import file_header
 from kernel.outputs import SessionInfo
 from kernel.reply import Reply
@@ -118,6 +121,8 @@ class EngineSessions:
     ) -> Session:
         """Open the session of a file that :meth:`Session.save` wrote; it goes on where that was.
 
+        Cancelling the call closes what it has opened.
+
         Args:
             path: the file; it isn't needed any more after this.
             session_id: its name here; by default the one that it had.
@@ -173,4 +178,9 @@ class EngineSessions:
             await kept.wait()
         except StoreError:
             await session.close()
+            raise
+        except anyio.get_cancelled_exc_class():
+            if not actor.is_closed and not actor.is_close_posted:
+                actor.is_close_posted = True
+                actor.mailbox.post(CloseSession(), CALLER)
             raise

@@ -66,6 +66,8 @@ class StoredSessions:
         self._asks: deque[Ask] = deque()
         """Outside of the store's mailbox, which has room for what sessions want."""
         self._waking: dict[SessionId, Reply[SessionActor]] = {}
+        self._outdated: Counter[SessionId] = Counter()
+        """Reads under way of sessions that were removed since; each is answered before later ones."""
         self._wanted: Counter[SessionId] = Counter()
         """How many wait for a session, those included whom it was woken for just now."""
         self._dormant_seats = WeakValueDictionary[SessionId, Seat]()
@@ -114,6 +116,11 @@ class StoredSessions:
 
     def _record_read(self, session_id: SessionId, found: SessionRecord | StoreFault) -> None:
         """The store has answered; the actor is made outside of the store's."""
+        if session_id in self._outdated:
+            self._outdated[session_id] -= 1
+            if not self._outdated[session_id]:
+                del self._outdated[session_id]
+            return
         reply = self._waking.pop(session_id, None)
         if reply is None:
             return
@@ -151,6 +158,7 @@ class StoredSessions:
         waking = self._waking.pop(session_id, None)
         if waking is not None:  # else it would be woken as something that isn't there
             waking.fail(SessionNotFound(session_id=session_id))
+            self._outdated[session_id] += 1
         reply: Reply[None] = Reply()
         if not self._ask(ForgetStored(session_id, reply)):
             why = "the store is not running"

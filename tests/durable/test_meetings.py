@@ -4,7 +4,8 @@ import anyio
 import pytest
 
 from kernel import SamplingParams
-from kernel.errors import Overloaded, SessionLost, TenureError
+from kernel.errors import Overloaded, SessionLost, SessionNotFound, TenureError
+from kernel.ids import SessionId
 from kernel.messages import Exported, ExportSession, Hibernate, SetMark
 from kernel.reply import Reply
 from tests.durable.memory_store import MemoryFiles, MemoryStore
@@ -218,7 +219,7 @@ async def test_a_restore_that_is_cancelled_opens_nothing(way: str) -> None:
         disk.work()
         disk.manual = False
         with anyio.fail_after(5):
-            while engine.session_ids():  # noqa: ASYNC110  it tells nobody
+            while engine.session_ids():
                 disk.work()
                 await anyio.sleep(0.01)
         await engine.import_session(data)
@@ -232,3 +233,38 @@ async def test_several_outputs_of_a_one_shot_leave_nothing_in_the_store() -> Non
         await engine.settle()
         assert engine.session_ids() == []
         assert not files.disk.jobs
+
+
+def test_a_session_that_is_removed_is_not_woken_by_what_was_read_before() -> None:
+    """Whoever asks after the removal gets the answer to their own question."""
+    world = Durable.on()
+    session = world.session("a")
+    world.start(session, [1, 2, 3])
+    world.rest()
+    world.post(session, Hibernate())
+    world.rest()
+    stored = world.core.stored
+    assert stored is not None
+    before = stored.wake(SessionId("a"))
+    world.run()
+    stored.forget(SessionId("a"))
+    after = stored.wake(SessionId("a"))
+    world.run()
+    world.rest()
+
+    assert isinstance(settled(before), SessionNotFound)
+    assert isinstance(settled(after), SessionNotFound)
+    assert not world.core.sessions
+    world.start(session := world.session("a"), [5])
+    world.rest()
+    assert world.disk.log_of("a") == list(session.state.log)
+
+
+async def test_sessions_at_rest_leave_room_for_others() -> None:
+    """The bound is on those in memory, and none of them has to be there."""
+    async with open_engine(MemoryFiles(), session_store="anywhere", max_sessions=4) as engine:
+        for number in range(8):
+            async with engine.session(session_id=f"s{number}", detached=True) as session:
+                await session.append([1, 2])
+            await engine.settle()
+        assert len(engine.session_ids()) == 8

@@ -1,12 +1,19 @@
 """Counts that the ledger keeps so that nobody looks at every session: audited like the rest."""
 
-from ownership import Place
+from ownership import Ledger, Place
+from ownership.book import Book
 from tests.ownership.support import Desk
+
+
+def book_of(ledger: Ledger) -> Book:
+    book = ledger._book  # pyright: ignore[reportPrivateUsage]  # what is looked at here is inside
+    assert isinstance(book, Book)
+    return book
 
 
 def test_states_at_rest_are_counted_in_each_place(roomy: Desk) -> None:
     """A commit, a move, a replacement and a close; a wrong count is told."""
-    view, pools = roomy.ledger.view, roomy.ledger._book.pools
+    view, pools = roomy.ledger.view, book_of(roomy.ledger).pools
 
     def counted() -> tuple[int, int]:
         assert view.audit().conserved
@@ -29,7 +36,7 @@ def test_states_at_rest_are_counted_in_each_place(roomy: Desk) -> None:
 
 def test_copies_into_another_place_are_listed_until_they_have_landed(roomy: Desk) -> None:
     """A planned end of a state looks at these alone, however many claims there are."""
-    book = roomy.ledger._book
+    book = book_of(roomy.ledger)
     state = roomy.committed(6)
     name = roomy.name()
     turn = roomy.reserve(7, name)

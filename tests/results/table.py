@@ -150,6 +150,35 @@ RUNS = (
         is_expected=False,
     ),
     Run(
+        # Not expected, as bench-core: it needs an idle machine for a quarter of an hour.
+        name="bench-sessions",
+        command="tenure bench sessions --json",
+        measures=(
+            *(*CORE, *FAKE_DEVICE),
+            *("adapters/session_store/*.py", "adapters/cli/bench/*.py"),
+        ),
+        conditions=(
+            *("sessions >= 100000", "lost == 0", "start_s <= 5"),
+            *("bytes_each.host_after_turns <= 2048", "turn_spread <= 0.2"),
+        ),
+        is_expected=False,
+    ),
+    Run(
+        # Not expected at each change: eight minutes, of which most is starting processes.
+        name="kills",
+        command="python -m tests.durable.kills --count 2000",
+        measures=(*CORE, *FAKE_DEVICE, "adapters/session_store/*.py", "tests/durable/kill*.py"),
+        conditions=("kills >= 2000", "wrong == 0"),
+        is_expected=False,
+    ),
+    Run(
+        name="kills-bundled",
+        command="python -m tests.durable.kills --count 100 --model bundled --most-s 6",
+        measures=(*CORE, *TORCH_DEVICE, "adapters/session_store/*.py", "tests/durable/kill*.py"),
+        conditions=("kills >= 100", "wrong == 0"),
+        is_expected=False,
+    ),
+    Run(
         name="oracle",
         command="python -m tests.oracle --schedules 200",
         measures=(
