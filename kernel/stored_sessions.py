@@ -67,7 +67,7 @@ class StoredSessions:
         """Outside of the store's mailbox, which has room for what sessions want."""
         self._waking: dict[SessionId, Reply[SessionActor]] = {}
         self._outdated: Counter[SessionId] = Counter()
-        """Reads under way of sessions that were removed since; each is answered before later ones."""
+        """Reads under way of sessions that were removed since; answered before later ones."""
         self._wanted: Counter[SessionId] = Counter()
         """How many wait for a session, those included whom it was woken for just now."""
         self._dormant_seats = WeakValueDictionary[SessionId, Seat]()

@@ -14,6 +14,7 @@ from ownership import BaseName
 from tests.durable.memory_store import MemoryFiles
 from tests.durable.worlds import Durable, open_engine, settled
 from tests.kernel.loopless import tokens_of
+from tests.kernel.toys import CALLER
 from tests.scenarios.inputs import greedy
 
 
@@ -139,6 +140,23 @@ def test_what_the_store_has_passed_on_before_it_died_is_undone() -> None:
 
     assert list(session.state.log) == log
     assert world.disk.log_of("a") == log
+
+
+def test_a_session_that_has_mail_does_not_go() -> None:
+    """What comes right behind the ask to go is handled, and not answered as closed."""
+    world = Durable.on()
+    world.post(with_a_turn(world), Hibernate())
+    world.rest()
+    woken = world.wake("a")
+    reply: Reply[int] = Reply()
+    address = Address[SessionMessage](woken.name)
+    for message in (Hibernate(), SetMark("here", reply)):
+        world.core.dispatcher.post(address, message, CALLER)
+    world.run()
+    world.rest()
+
+    assert settled(reply) == 1
+    assert "here" in woken.state.states.marks
 
 
 def test_a_session_that_somebody_waits_for_is_not_asked_to_go() -> None:

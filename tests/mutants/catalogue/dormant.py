@@ -82,13 +82,10 @@ MUTANTS: list[Mutant] = [
         "dormant-with-mail",
         "A session that was asked for something meanwhile stays.",
         _REST,
-        "        if self._is_leaving and self.is_possible and not len(self._session.mailbox):\n",
+        "        if self._is_leaving and self.is_possible and not has_mail:\n",
         "        if self._is_leaving and self.is_possible:\n",
         rule="6 whoever waits is answered",
-        near=(
-            _DORMANT + "a_turn_that_comes_while_a_state_is_read_out_keeps_its_session_awake",
-            _DORMANT + "a_close_that_comes_while_a_state_is_read_out_is_a_close",
-        ),
+        near=(_RACES + "a_session_that_has_mail_does_not_go",),
     ),
     Mutant(
         "dormant-with-half-of-its-log",

@@ -24,8 +24,8 @@ MUTANTS: list[Mutant] = [
         "export-leaves-the-state-away",
         "What is saved of a session is its log and its state.",
         "kernel/session_tiers.py",
-        "lambda read: reply.answer(Exported(record, read))",
-        "lambda _: reply.answer(Exported(record, None))",
+        "        reply.answer(Exported(record, image))\n        then()\n",
+        "        reply.answer(Exported(record, None))\n        then()\n",
         rule="a moved state is bit-identical",
     ),
     Mutant(

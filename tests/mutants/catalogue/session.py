@@ -54,8 +54,8 @@ MUTANTS: list[Mutant] = [
         "end-wakes-nobody",
         "A session that comes to rest wakes the scheduler: its state can be asked for now.",
         "kernel/turn_ends.py",
-        "        self._tell_scheduler(Rested())\n        self.host.start_next()",
-        "        self.host.start_next()",
+        "        self._tell_scheduler(Rested())\n        if self._archive is not None:\n",
+        "        if self._archive is not None:\n",
         rule="7 wake-up",
     ),
     Mutant(
@@ -73,6 +73,9 @@ MUTANTS: list[Mutant] = [
         "        self._tiers.scheduler_died()\n        self._tell_scheduler(Rested())",
         "        self._tiers.scheduler_died()",
         rule="6 down wakes the scheduler",
+        near=(
+            "tests/kernel/test_wakeups.py::test_a_session_that_has_handled_a_death_wakes_the_successor",
+        ),
     ),
     Mutant(
         "down-ignored",
