@@ -1,8 +1,8 @@
 """Copies that the scheduler asks for: states parked in host memory, preempted turns, read-outs.
 
 Each is a turn without tokens: reserve from a base in another place, copy, then hand over or roll
-back. It has no rank: it is reserved at once or refused, and then the next tier is asked. All
-copies of a tick go to the device as one lease, beside the step that computes.
+back. It has no rank: it is reserved at once or refused, and then the next tier is asked. What
+was asked for goes to the device as one lease at a time, beside the steps that compute.
 """
 
 from collections.abc import Callable, Container
@@ -191,12 +191,15 @@ class Parking:
     # A transfer comes and goes
 
     def launch(self) -> list[OpenTurn]:
-        """Send the copies of this tick to the device, as one lease.
+        """Send the copies that were asked for to the device, as one lease, one lease at a time.
+
+        A device makes them one after another: of two, the second's deadline would run while the
+        first is made.
 
         Returns:
             As :meth:`land`, where there is no device to send them to.
         """
-        if not self.copies:
+        if not self.copies or self.flights:
             return []
         numbers = list(self.copies)
         step = self._new_step()

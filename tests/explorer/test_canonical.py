@@ -169,7 +169,12 @@ ATTRIBUTES: dict[str, set[str]] = {
     },
     "tiers": {
         *("_holder", "_system", "_state", "_archive"),
-        *("_reads", "_tickets", "_fetched", "_exports"),  # empty: a session without a store reads nothing
+        *(
+            "_reads",
+            "_tickets",
+            "_fetched",
+            "_exports",
+        ),  # empty: a session without a store reads nothing
     },
     "admission": {
         *("_system", "_work", "_view", "_limits", "_policy", "_prefixes", "room"),

@@ -315,6 +315,22 @@ def test_a_state_is_read_out_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_all_free(world)
 
 
+def test_one_transfer_is_with_the_device_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run one after another: of two, the second's deadline would run during the first."""
+    world = open_world(num_slots=1, num_pages=16)
+    session = rest(world, "a")
+    asker = Asker(world, session, monkeypatch)
+    for _ in range(3):
+        asker.ask(name_of(session))
+        assert len(world.device.waiting_transfers) == 1
+    world.copy()
+    assert (len(asker.answers), len(world.device.waiting_transfers)) == (1, 1)
+    world.copy()
+    assert (len(asker.answers), len(world.device.waiting_transfers)) == (3, 0), "both together"
+    world.close(session)
+    assert_all_free(world)
+
+
 def test_a_state_that_is_gone_is_read_out_as_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answered once, with the reason."""
     world = open_world(num_slots=2, num_pages=16)

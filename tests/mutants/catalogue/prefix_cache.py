@@ -10,6 +10,13 @@ _PREFIXES = "kernel/prefixes.py"
 _PUBLISHING = "kernel/publishing.py"
 _ROOM = "kernel/room.py"
 
+_NEAR = (
+    "tests/prefix_cache/test_prefix_tree.py",
+    "tests/prefix_cache/test_prefix_cache.py",
+    "tests/prefix_cache/test_publishing.py",
+    "tests/prefix_cache/test_cache_room.py",
+)
+
 MUTANTS: list[Mutant] = [
     Mutant(
         "hit-leaves-nothing-to-compute",
@@ -17,6 +24,7 @@ MUTANTS: list[Mutant] = [
         _PREFIXES,
         "    last = turn.target - 1\n",
         "    last = turn.target\n",
+        near=_NEAR,
     ),
     Mutant(
         "key-one-token-short",
@@ -24,6 +32,7 @@ MUTANTS: list[Mutant] = [
         _PREFIXES,
         "use.key(turn.position, turn.tokens), use.shares)",
         "use.key(turn.position - 1, turn.tokens), use.shares)",
+        near=_NEAR,
     ),
     Mutant(
         "edges-compared-by-their-first-token",
@@ -31,6 +40,7 @@ MUTANTS: list[Mutant] = [
         _TREE,
         "    if key[at : at + high] == edge[:high]:\n",
         "    if key[at : at + TOKEN_BYTES] == edge[:TOKEN_BYTES]:\n",
+        near=_NEAR,
     ),
     Mutant(
         "salts-share",
@@ -38,6 +48,7 @@ MUTANTS: list[Mutant] = [
         "kernel/active_turn.py",
         "cache=CacheUse(state.cache_salt, request.cache_at)",
         'cache=CacheUse("", request.cache_at)',
+        near=_NEAR,
     ),
     Mutant(
         "fork-forgets-the-salt",
@@ -45,6 +56,7 @@ MUTANTS: list[Mutant] = [
         "kernel/session_state.py",
         "        self.cache_salt = parent.cache_salt\n",
         "",
+        near=_NEAR,
     ),
     Mutant(
         "session-state-passed-over",
@@ -52,6 +64,7 @@ MUTANTS: list[Mutant] = [
         "kernel/admission.py",
         "        if has_state or turn.base is not ZEROS or turn.image is not None:\n",
         "        if has_state or turn.image is not None:\n",
+        near=_NEAR,
     ),
     Mutant(
         "going-on-counts-as-landed",
@@ -59,6 +72,7 @@ MUTANTS: list[Mutant] = [
         _PUBLISHING,
         "    turn.has_landed = False\n",
         "",
+        near=_NEAR,
     ),
     Mutant(
         "going-on-without-its-pages",
@@ -66,6 +80,7 @@ MUTANTS: list[Mutant] = [
         _PUBLISHING,
         "    work.port.grow(following, turn.need(turn.position))\n",
         "",
+        near=_NEAR,
     ),
     Mutant(
         "copies-before-turns",
@@ -73,6 +88,7 @@ MUTANTS: list[Mutant] = [
         "kernel/scheduler.py",
         "        may_evict = not self._admission.is_short\n",
         "        may_evict = True\n",
+        near=_NEAR,
     ),
     Mutant(
         "sessions-go-before-the-cache",
@@ -80,6 +96,7 @@ MUTANTS: list[Mutant] = [
         _ROOM,
         "        asks = self._cached_for(own, wanted, gain)\n",
         "        asks: list[BaseName] = []\n",
+        near=_NEAR,
     ),
     Mutant(
         "own-prefix-evicted-first",
@@ -87,6 +104,7 @@ MUTANTS: list[Mutant] = [
         _ROOM,
         "spare = own.version if isinstance(own, BaseName) and own.holder == SCHEDULER else 0",
         "spare = 0",
+        near=_NEAR,
     ),
     Mutant(
         "pinned-states-are-chosen",
@@ -94,6 +112,7 @@ MUTANTS: list[Mutant] = [
         _CACHE,
         "            if found is not None and not found.pinned:\n",
         "            if found is not None:\n",
+        near=_NEAR,
     ),
     Mutant(
         "use-is-not-noted",
@@ -101,6 +120,7 @@ MUTANTS: list[Mutant] = [
         _CACHE,
         "                self.states[node.state] = self.states.pop(node.state)\n",
         "                pass\n",
+        near=_NEAR,
     ),
     Mutant(
         "budget-not-kept",
@@ -108,6 +128,7 @@ MUTANTS: list[Mutant] = [
         _CACHE,
         "        return books.fits(books.bytes_of(position, shares))\n",
         "        return True\n",
+        near=_NEAR,
     ),
     Mutant(
         "shared-pages-lost-from-the-books",
@@ -115,6 +136,7 @@ MUTANTS: list[Mutant] = [
         "kernel/cache_bytes.py",
         "            sharer.bytes = self.sizes.alone(sharer.position, shared)\n",
         "",
+        near=_NEAR,
     ),
     Mutant(
         "split-at-the-wrong-position",
@@ -122,6 +144,7 @@ MUTANTS: list[Mutant] = [
         _TREE,
         "child.position - (len(edge) - common) // TOKEN_BYTES)",
         "child.position - common // TOKEN_BYTES)",
+        near=_NEAR,
     ),
     Mutant(
         "pruned-branch-lost",
@@ -129,6 +152,7 @@ MUTANTS: list[Mutant] = [
         _TREE,
         "    child.parent, child.edge = parent, node.edge + child.edge\n",
         "    child.parent = parent\n",
+        near=_NEAR,
     ),
     Mutant(
         "slid-states-are-shared",
@@ -136,6 +160,7 @@ MUTANTS: list[Mutant] = [
         _PREFIXES,
         "    return last if turn.window is None else min(last, turn.window.length - 1)\n",
         "    return last\n",
+        near=_NEAR,
     ),
     Mutant(
         "scores-of-cached-tokens-missing",
@@ -144,6 +169,7 @@ MUTANTS: list[Mutant] = [
         "            0, last if turn.prompt_logprobs is None else "
         "min(last, turn.first_scored(0) - 1)\n",
         "            0, last\n",
+        near=_NEAR,
     ),
     Mutant(
         "cache-outlives-its-engine",
@@ -151,6 +177,7 @@ MUTANTS: list[Mutant] = [
         "kernel/core.py",
         "        self.clear_cache(forever=True)\n",
         "",
+        near=_NEAR,
     ),
     Mutant(
         "rows-run-past-wanted-positions",
@@ -158,6 +185,7 @@ MUTANTS: list[Mutant] = [
         "kernel/batch.py",
         "        size = min(turn.cache.row_end(turn.position, end) - turn.position, budget)\n",
         "        size = min(end - turn.position, budget)\n",
+        near=_NEAR,
     ),
     Mutant(
         "kept-end-is-an-interrupt",
@@ -166,6 +194,7 @@ MUTANTS: list[Mutant] = [
         "            end = self.active.end_of(message.kept, message.reason, message.stop_token)\n"
         "            self.decide(end)\n",
         '            self.decide(self.active.end_of(message.kept, "interrupt", None))\n',
+        near=_NEAR,
     ),
     Mutant(
         "salt-lost-in-the-store",
@@ -173,5 +202,6 @@ MUTANTS: list[Mutant] = [
         "kernel/session_identity.py",
         "        self._state.cache_salt = facts.cache_salt\n",
         "",
+        near=_NEAR,
     ),
 ]

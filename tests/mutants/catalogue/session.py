@@ -254,6 +254,7 @@ MUTANTS: list[Mutant] = [
         "        stays = keep or self._is_named(old) or old not in self.kept\n",
         "        stays = keep or old not in self.kept\n",
         rule="a mark keeps its state",
+        near=("tests/scenarios/test_marks.py",),
     ),
     Mutant(
         "marks-survive-the-cut",
@@ -262,6 +263,7 @@ MUTANTS: list[Mutant] = [
         "            if mark.length > length:\n",
         "            if mark.length > length and mark.version == NO_STATE:\n",
         rule="a mark stands on its log",
+        near=("tests/scenarios/test_marks.py",),
     ),
     Mutant(
         "fork-starts-beyond-its-log",
@@ -270,6 +272,10 @@ MUTANTS: list[Mutant] = [
         "            if parent is None or parent.position > length - 1:\n",
         "            if parent is None:\n",
         rule="position <= length - 1",
+        near=(
+            "tests/scenarios/test_forks.py",
+            "tests/scenarios/test_rewind.py",
+        ),
     ),
     Mutant(
         "messages-outlive-their-log",
@@ -278,6 +284,10 @@ MUTANTS: list[Mutant] = [
         "            self.conversation.cut(length)\n",
         "            pass\n",
         rule="the log is the truth",
+        near=(
+            "tests/scenarios/test_rewind.py",
+            "tests/kernel/test_composing.py",
+        ),
     ),
     Mutant(
         "one-turn-too-few-undone",
@@ -286,6 +296,7 @@ MUTANTS: list[Mutant] = [
         "            self._go_back(self.turn_starts[turns], turns)\n",
         "            self._go_back(self.turn_starts[-1], turns)\n",
         rule="rewind is exact",
+        near=("tests/scenarios/test_rewind.py",),
     ),
     Mutant(
         "checkpoint-bytes-unbounded",
@@ -294,6 +305,7 @@ MUTANTS: list[Mutant] = [
         "        while only_marked and self._bytes_of(only_marked) > limit:\n",
         "        while only_marked and self._bytes_of(only_marked[:1]) > limit:\n",
         rule="every bound is kept",
+        near=("tests/scenarios/test_marks.py",),
     ),
     Mutant(
         "outputs-draw-alike",
@@ -302,6 +314,7 @@ MUTANTS: list[Mutant] = [
         "seed=choice_seed(seed, index)",
         "seed=choice_seed(seed, 0)",
         rule="randomness is a function of seed and index",
+        near=("tests/scenarios/test_num_outputs.py",),
     ),
     Mutant(
         "prompt-stays-after-its-outputs",
@@ -310,5 +323,6 @@ MUTANTS: list[Mutant] = [
         "            absorber.mailbox.post(CloseSession(), CALLER)\n",
         "            pass\n",
         rule="nothing is left of a request",
+        near=("tests/scenarios/test_num_outputs.py",),
     ),
 ]
