@@ -57,6 +57,8 @@ RUNS = (
         is_expected=True,
     ),
     Run(
+        # Not expected at each change since there are twice as many: the whole ladder takes half an
+        # hour. tests/mutants/test_catalogue.py holds that each still applies.
         name="mutants",
         command="python -m tests.mutants --write --json",
         # The files that bugs are planted in, and the catalogue with its ladder.
@@ -65,9 +67,10 @@ RUNS = (
             "tests/mutants/**/*.py",
         ),
         conditions=("mutants >= 40", "caught == mutants"),
-        is_expected=True,
+        is_expected=False,
     ),
     Run(
+        # Not expected at each change: a quarter of an hour of both cores.
         name="mutation",
         command="python -m tests.mutants.general --jobs 2 --json",
         # Of the planted bugs' own tools it uses these alone.
@@ -76,7 +79,7 @@ RUNS = (
             *("tests/mutants/general.py", "tests/mutants/changes.py", "tests/mutants/forked.py"),
         ),
         conditions=(),
-        is_expected=True,
+        is_expected=False,
     ),
     Run(
         name="museum",
