@@ -254,7 +254,7 @@ MUTANTS: list[Mutant] = [
         "        stays = keep or self._is_named(old) or old not in self.kept\n",
         "        stays = keep or old not in self.kept\n",
         rule="a mark keeps its state",
-        near=("tests/scenarios/test_marks.py",),
+        near=("tests/kernel/test_random_histories.py",),
     ),
     Mutant(
         "marks-survive-the-cut",
@@ -284,10 +284,6 @@ MUTANTS: list[Mutant] = [
         "            self.conversation.cut(length)\n",
         "            pass\n",
         rule="the log is the truth",
-        near=(
-            "tests/scenarios/test_rewind.py",
-            "tests/kernel/test_composing.py",
-        ),
     ),
     Mutant(
         "one-turn-too-few-undone",
