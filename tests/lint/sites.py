@@ -149,7 +149,7 @@ class _Reader:
             case ast.Assign(
                 targets=[ast.Tuple(elts=[ast.Name(id=name), ast.Attribute()])],
                 value=ast.Tuple(elts=[ast.Attribute() as field, _]),
-            ) if "state" in field.attr or "checkpoint" in field.attr:
+            ) if any(word in field.attr for word in ("state", "checkpoint", "held")):
                 return {name: Taking(start, end, self._of(field))}
             case ast.For(target=target, iter=rows) if ".land(" in ast.unparse(rows):
                 return {ast.unparse(target).strip("()").split(", ")[-1]: None}

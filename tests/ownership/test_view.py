@@ -51,6 +51,42 @@ def test_a_base_is_described_without_its_handle(desk: Desk) -> None:
     desk.batch.rollback(claim)
 
 
+def test_a_claim_knows_the_state_that_it_started_from(desk: Desk) -> None:
+    """Also when that is gone: its session judges by it what the claim may replace."""
+    state = desk.committed(6)
+    claim, other = desk.reserve(9, desk.name()), desk.reserve(3)
+    view = desk.ledger.view
+
+    assert (view.origin_of(claim), view.origin_of(other)) == (desk.name(), None)
+    desk.session.close(state)
+    assert view.origin_of(claim) == desk.name()
+    for working in (claim, other):
+        desk.batch.rollback(working)
+    with pytest.raises(StaleHandle):
+        view.origin_of(claim)
+
+
+def test_what_hangs_is_listed_with_what_it_pins(desk: Desk) -> None:
+    """A base that only a hanging step reads is out of reach, drained or not; each is told once."""
+    state = desk.committed(6)
+    view = desk.ledger.view
+    hanging = [desk.reserve(9, desk.name()), desk.reserve(9, desk.name())]
+    lease = desk.batch.launch(hanging, step=5)
+    running = desk.batch.launch([desk.reserve(1)], step=6)
+    assert view.hanging() == ()
+    desk.ledger.quarantine(lease)
+
+    found = view.hanging()
+    assert [claim.position for claim in found] == [6, 6, 6]
+    assert [claim.pinned for claim in found].count(2) == 1
+    desk.session.close(state)
+    assert len(view.hanging()) == 3, "it drains behind them"
+    for leased in (lease, running):
+        for claim in desk.batch.land(leased, StepFailed("it broke")):
+            desk.batch.rollback(claim)
+    assert (view.hanging(), desk.is_empty()) == ((), True)
+
+
 def test_states_rest_in_the_order_of_their_commits(desk: Desk) -> None:
     """Not in the order of their claims: the oldest commit is the first to be asked."""
     early, late = desk.hand(desk.working(1)), desk.hand(desk.working(1))

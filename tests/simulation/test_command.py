@@ -115,7 +115,7 @@ def test_processes_share_the_seeds(capsys: pytest.CaptureFixture[str]) -> None:
         Mutant(
             id="a-late-claim-stays",
             breaks="what arrives for a forgotten turn goes back",
-            path="kernel/session.py",
+            path="kernel/turn_ends.py",
             old='forgotten turn goes back."""\n        self.state.roll_back(claim)\n',
             new='forgotten turn goes back."""\n',
         ),
