@@ -18,7 +18,7 @@ MUTANTS: list[Mutant] = [
         "A step writes into the slot of the working claim, never into that of its base.",
         "kernel/gpu_pool.py",
         "        place.slot,\n",
-        "        initial.slot if isinstance(initial, CopyFrom) else place.slot,\n",
+        "        place.initial.slot if isinstance(place.initial, CopyFrom) else place.slot,\n",
         rule="nothing ever writes into a SessionOwned slot",
     ),
     Mutant(
