@@ -86,8 +86,9 @@ class Parking:
     """The copies of one scheduler.
 
     Attributes:
-        copies: claims that wait for the launch at the end of the tick, by number.
-        parked: host claims of preempted turns, until their turns have copied out of them.
+        copies: claims that wait until the copies before them have been made, by number.
+        parked: what a turn's working claim has yet to copy out of, or will: in host memory of a
+            preempted turn, its own claim before of one that slides.
         asked: states in host memory whose sessions were asked to give them up.
     """
 

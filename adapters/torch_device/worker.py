@@ -218,4 +218,5 @@ def _timed_transfer(run: RunTransfer) -> Run[TransferStep, TransferDone]:
 
 
 def _no_transfers() -> RunTransfer:
+    # For a worker of steps alone: its transfers are reported as failed, for this reason.
     raise NotImplementedError("this worker was made without transfers")

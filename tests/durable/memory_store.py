@@ -1,7 +1,7 @@
 """A store of sessions in memory, which outlives engines and fails in every way that it is told to.
 
-It is the protocol written down a second time, as simply as it goes: the real store and this one
-must be the same to the kernel.
+It is the simulation's disk with faults to order: the real store and that one must be the same to
+the kernel, which `tests/store` compares with a model of its own.
 """
 
 import base64
@@ -16,16 +16,12 @@ import attrs
 
 from kernel.errors import SessionFileError, SessionStoreError
 from kernel.session_store import (
-    CutLog,
-    DropState,
     FileHeader,
     KeepFacts,
     KeepState,
     KeepTurn,
-    Kept,
     ReadSession,
     ReadState,
-    RemoveSession,
     SessionRecord,
     StoredTurn,
     StoreFault,
@@ -35,6 +31,7 @@ from kernel.session_store import (
     SyncPolicy,
 )
 from kernel.state_image import ImageArray, StateImage
+from kernel.testing.simulation.disk import Disk
 
 __all__ = ["MemoryFiles", "MemoryStore"]
 
@@ -42,30 +39,7 @@ Fault = Literal["full", "damaged", "missing", "refused", "stopped", "failed"]
 Done = Callable[[StoreReport], None]
 
 
-@attrs.define(eq=False)
-class _Kept:
-    turns: list[StoredTurn] = attrs.field(factory=list[StoredTurn])
-    facts: dict[str, object] = attrs.field(factory=dict[str, object])
-    image: StateImage | None = None
-    is_damaged: bool = False
-    """Its snapshot."""
-
-    @property
-    def length(self) -> int:
-        return self.turns[-1].start + len(self.turns[-1].tokens) if self.turns else 0
-
-    def cut(self, length: int) -> None:
-        while self.turns and self.turns[-1].start >= length:
-            self.turns.pop()
-        if self.turns and self.length > length:
-            last = self.turns.pop()
-            kept = last.tokens[: length - last.start]
-            self.turns.append(attrs.evolve(last, tokens=kept))
-        if self.image is not None and self.image.position > length - 1:
-            self.image = None
-
-
-class MemoryStore:
+class MemoryStore(Disk):
     """The disk: what is kept, and what goes wrong next.
 
     Attributes:
@@ -75,8 +49,8 @@ class MemoryStore:
     """
 
     def __init__(self, *, manual: bool = False) -> None:
+        super().__init__()
         self.manual = manual
-        self.sessions: dict[str, _Kept] = {}
         self.header: FileHeader | None = None
         self.files: dict[str, bytes] = {}
         self.fail_next: deque[Fault] = deque()
@@ -94,12 +68,6 @@ class MemoryStore:
 
     # Faults
 
-    def damage_snapshot(self, session_id: str) -> None:
-        self.sessions[session_id].is_damaged = True
-
-    def lose_snapshot(self, session_id: str) -> None:
-        self.sessions[session_id].image = None
-
     def work(self, count: int = 1_000_000) -> None:
         """Do jobs that wait, oldest first."""
         while self.waiting and count:
@@ -109,10 +77,6 @@ class MemoryStore:
 
     # The store
 
-    def log_of(self, session_id: str) -> list[int]:
-        """The tokens that are kept of a session."""
-        return [token for turn in self.sessions[session_id].turns for token in turn.tokens]
-
     def do(self, job: StoreJob) -> StoreReport:
         self.jobs.append(job)
         writes = not isinstance(job, ReadSession | ReadState)
@@ -120,59 +84,12 @@ class MemoryStore:
             return StoreFault("planted", self.fail_next.popleft())
         if self.is_full and isinstance(job, KeepTurn | KeepFacts | KeepState):
             return StoreFault("no space is left", "full")
-        report = self._do(job)
+        if isinstance(job, ReadSession) and job.session_id in self.damaged_logs:
+            return StoreFault("its checksum is wrong", "damaged")
+        report = super().do(job)
         if writes and self.lose_next:
             return StoreFault("planted", self.lose_next.popleft())
         return report
-
-    def _do(self, job: StoreJob) -> StoreReport:  # noqa: C901  one case a job
-        kept = self.sessions.get(job.session_id)
-        if isinstance(job, KeepTurn | KeepFacts) and kept is None:
-            kept = self.sessions[job.session_id] = _Kept()
-        if kept is None:
-            return StoreFault(f"no session {job.session_id!r}", "missing")
-        match job:
-            case KeepTurn():
-                if job.turn.start > kept.length:
-                    return StoreFault("the turn leaves a gap", "refused")
-                kept.cut(job.turn.start)
-                kept.turns.append(job.turn)
-            case CutLog():
-                kept.cut(job.length)
-            case KeepFacts():
-                kept.facts = dict(json.loads(json.dumps(job.facts)))
-            case KeepState():
-                if kept.length <= job.image.position:
-                    return StoreFault("the log is shorter", "refused")
-                kept.image, kept.is_damaged = job.image, False
-            case DropState():
-                kept.image = None
-            case RemoveSession():
-                del self.sessions[job.session_id]
-            case ReadSession():
-                return self._record(job.session_id, kept)
-            case ReadState():
-                if kept.image is None:
-                    return StoreFault("no snapshot", "missing")
-                if kept.is_damaged:
-                    return StoreFault("its checksum is wrong", "damaged")
-                return kept.image
-        return Kept()
-
-    def _record(self, session_id: str, kept: _Kept) -> StoreReport:
-        if session_id in self.damaged_logs:
-            return StoreFault("its checksum is wrong", "damaged")
-        image = kept.image
-        turns = [
-            attrs.evolve(turn, facts=json.loads(json.dumps(turn.facts))) for turn in kept.turns
-        ]
-        return SessionRecord(
-            session_id,
-            turns,
-            dict(kept.facts),
-            None if image is None else image.position,
-            0 if image is None else image.nbytes,
-        )
 
 
 @attrs.define(eq=False)
@@ -197,14 +114,7 @@ class _Worker:
         return sorted(self.disk.sessions)
 
     def usage(self) -> StoreUsage:
-        kept = self.disk.sessions.values()
-        images = [one.image for one in kept if one.image is not None]
-        return StoreUsage(
-            len(self.disk.sessions),
-            len(images),
-            sum(4 * one.length for one in kept),
-            sum(image.nbytes for image in images),
-        )
+        return self.disk.usage()
 
     def stop(self) -> None:
         self.is_stopped = True

@@ -13,6 +13,7 @@ from torch import Tensor
 
 __all__ = [
     "CONFIG",
+    "RECURRENT",
     "config_of",
     "make_directory",
     "make_weights",
@@ -34,6 +35,24 @@ CONFIG: dict[str, Any] = {
     "eos_token_id": 2,
 }
 """Of a model with attention layers only; its projections are joined when it is loaded."""
+
+RECURRENT: dict[str, Any] = {
+    "model_type": "mamba2",
+    "vocab_size": 32,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "state_size": 8,
+    "num_heads": 4,
+    "head_dim": 8,
+    "expand": 2,
+    "n_groups": 1,
+    "conv_kernel": 4,
+    "chunk_size": 8,
+    "use_bias": False,
+    "use_conv_bias": True,
+    "tie_word_embeddings": True,
+}
+"""Of a model of Mamba-2 layers only."""
 
 
 def config_of(**changes: Any) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from kernel.session_store import (
     StoredTurn,
     StoreJob,
 )
+from kernel.testing.simulation.disk import Disk
 from tests.store.model import ModelStore, plain
 from tests.store.stores import image_at, opened
 
@@ -60,6 +61,17 @@ JOBS: SearchStrategy[StoreJob] = st.one_of(
     st.builds(ReadState, NAMES),
     st.builds(RemoveSession, NAMES),
 )
+
+
+@settings(max_examples=60)
+@given(jobs=st.lists(JOBS, max_size=40))
+def test_the_disk_of_the_simulation_answers_as_the_model_does(jobs: list[StoreJob]) -> None:
+    """What the kernel is tried on must be what it runs on."""
+    model, disk = ModelStore(), Disk()
+    for job in jobs:
+        assert plain(disk.do(job)) == plain(model.do(job))
+    assert disk.sessions.keys() == model.sessions.keys()
+    assert disk.usage().state_bytes == model.usage().state_bytes
 
 
 @settings(max_examples=30)

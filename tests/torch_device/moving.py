@@ -28,26 +28,10 @@ from kernel.step import (
     TransferStep,
 )
 from ownership import NO_SLOT, NoSlot, PageIndex, Place, SlotIndex
-from tests.models.tiny import config_of
+from tests.models.tiny import RECURRENT, config_of
 from tests.torch_device.support import CONFIGS, GREEDY, weights_of
 
 SLOTS, PAGES, HOST_SLOTS, HOST_PAGES = 4, 40, 3, 30
-_MAMBA2 = {
-    "model_type": "mamba2",
-    "vocab_size": 32,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "state_size": 8,
-    "num_heads": 4,
-    "head_dim": 8,
-    "expand": 2,
-    "n_groups": 1,
-    "conv_kernel": 4,
-    "chunk_size": 8,
-    "use_bias": False,
-    "use_conv_bias": True,
-    "tie_word_embeddings": True,
-}
 _DELTA_NET = {
     "model_type": "qwen3_next",
     "vocab_size": 32,
@@ -71,7 +55,7 @@ _DELTA_NET = {
     "tie_word_embeddings": False,
 }
 FAMILIES: Mapping[str, Mapping[str, Any]] = {
-    "mamba2": _MAMBA2,
+    "mamba2": RECURRENT,
     "hybrid": CONFIGS["hybrid"].to_dict(),
     "gated delta net": _DELTA_NET,
     "attention only": config_of(),

@@ -18,25 +18,9 @@ from adapters.torch_device.memory import step_bytes
 from adapters.torch_device.planning import plan_model
 from adapters.torch_device.precision import choose_precision
 from kernel import Engine, EngineConfig, NotEnoughMemory, ValidationError
-from tests.models.tiny import config_of, make_directory
+from tests.models.tiny import RECURRENT, config_of, make_directory
 
 CPU = torch.device("cpu")
-RECURRENT = {
-    "model_type": "mamba2",
-    "vocab_size": 32,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "state_size": 8,
-    "num_heads": 4,
-    "head_dim": 8,
-    "expand": 2,
-    "n_groups": 1,
-    "conv_kernel": 4,
-    "chunk_size": 8,
-    "use_bias": False,
-    "use_conv_bias": True,
-    "tie_word_embeddings": True,
-}
 
 
 def arena_bytes(device: TorchDevice) -> tuple[int, int]:

@@ -4,6 +4,7 @@ The disk outlives the engine and its store; what was reported as kept is on it.
 """
 
 import json
+from collections.abc import Mapping
 
 import attrs
 
@@ -41,13 +42,22 @@ class _Session:
     def length(self) -> int:
         return self.turns[-1].start + len(self.turns[-1].tokens) if self.turns else 0
 
+    def extend(self, turn: StoredTurn) -> None:
+        self.cut(turn.start)
+        while self.turns and self.turns[-1].start == turn.start:
+            self.turns.pop()  # one without tokens gives way
+        self.turns.append(turn)
+
     def cut(self, length: int) -> None:
+        if length >= self.length:
+            return
         while self.turns and self.turns[-1].start >= length:
             self.turns.pop()
         if self.length > length:
             last = self.turns.pop()
             tokens = last.tokens[: length - last.start]
-            self.turns.append(attrs.evolve(last, tokens=tokens))
+            input_len = min(last.input_len, len(tokens))
+            self.turns.append(attrs.evolve(last, tokens=tokens, input_len=input_len))
         if self.image is not None and self.image.position > length - 1:
             self.image = None
 
@@ -62,9 +72,11 @@ class Disk:
         """Do one job."""
         kept = self.sessions.get(job.session_id)
         if kept is None:
+            if isinstance(job, DropState | RemoveSession):
+                return Kept()
             if not isinstance(job, KeepTurn | KeepFacts):
                 return StoreFault(f"no session {job.session_id!r}", "missing")
-            kept = self.sessions[job.session_id] = _Session()
+            kept = _Session()
         match job:
             case ReadSession():
                 image = kept.image
@@ -83,13 +95,14 @@ class Disk:
             case KeepTurn() if job.turn.start > kept.length:
                 return StoreFault("the turn leaves a gap", "refused")
             case KeepTurn():
-                kept.cut(job.turn.start)
-                kept.turns.append(job.turn)
+                kept.extend(attrs.evolve(job.turn, facts=_read_back(job.turn.facts)))
+                self.sessions[job.session_id] = kept
             case CutLog():
                 kept.cut(job.length)
             case KeepFacts():
-                kept.facts = dict(json.loads(json.dumps(job.facts)))
-            case KeepState() if job.image.position >= kept.length:
+                kept.facts = _read_back(job.facts)
+                self.sessions[job.session_id] = kept
+            case KeepState() if not 1 <= job.image.position < kept.length:
                 return StoreFault("the log is shorter", "refused")
             case KeepState():
                 kept.image, kept.is_damaged = job.image, False
@@ -101,9 +114,17 @@ class Disk:
                 return StoreFault(f"a {type(job).__name__} writes nothing", "failed")
         return Kept()
 
+    def log_of(self, session_id: str) -> list[int]:
+        """The tokens that are kept of a session."""
+        return [token for turn in self.sessions[session_id].turns for token in turn.tokens]
+
     def damage_snapshot(self, session_id: str) -> None:
         """Let its bytes rot; it is seen when it is read."""
         self.sessions[session_id].is_damaged = True
+
+    def lose_snapshot(self, session_id: str) -> None:
+        """Let it be gone."""
+        self.sessions[session_id].image = None
 
     def usage(self) -> StoreUsage:
         """Counts of all that is kept."""
@@ -115,6 +136,11 @@ class Disk:
             sum(4 * one.length for one in kept),
             sum(image.nbytes for image in images),
         )
+
+
+def _read_back(facts: Mapping[str, object]) -> dict[str, object]:
+    """What comes back of JSON values that were written."""
+    return dict(json.loads(json.dumps(facts)))
 
 
 def _image_of(kept: _Session) -> StoreReport:
