@@ -1,9 +1,12 @@
 """Tenure's kernel: the public door, and the actors behind it."""
 
-from kernel.blocking import BlockingEngine, BlockingSession
 from kernel.chat import ChatFormat, ChatPrompt, Message, Prompt
 from kernel.config import EngineConfig
-from kernel.engine import Engine
+from kernel.engine.blocking import BlockingEngine, BlockingSession
+from kernel.engine.engine import Engine
+from kernel.engine.generation import Generation
+from kernel.engine.request import RunningTurn
+from kernel.engine.streaming_session import Session
 from kernel.environment import Environment
 from kernel.errors import (
     CheckpointNotFound,
@@ -42,7 +45,6 @@ from kernel.errors import (
     ValidationError,
     WrongContext,
 )
-from kernel.generation import Generation
 from kernel.loading import LoadProgress
 from kernel.outputs import (
     CheckpointInfo,
@@ -59,9 +61,7 @@ from kernel.outputs import (
     Usage,
 )
 from kernel.params import SamplingParams
-from kernel.request import RunningTurn
 from kernel.step import Device, OpenedDevice, Tokenizer
-from kernel.streaming_session import Session
 from kernel.structured_outputs import StructuredOutputs
 
 __all__ = [

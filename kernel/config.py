@@ -7,11 +7,11 @@ from typing import Any, Literal, Self, cast, get_args
 import attrs
 
 from kernel import checks
-from kernel.byte_sizes import parse_bytes
-from kernel.device_memory import DeviceMemory
 from kernel.errors import ValidationError
-from kernel.host_memory import with_host
-from kernel.memory_plan import USUAL_CONTEXT, MemoryPlan, PoolRequest, plan_memory
+from kernel.memory.byte_sizes import parse_bytes
+from kernel.memory.device import DeviceMemory
+from kernel.memory.host import with_host
+from kernel.memory.plan import USUAL_CONTEXT, MemoryPlan, PoolRequest, plan_memory
 from kernel.session_store import SyncPolicy
 from kernel.step import ModelSpec
 

@@ -5,9 +5,10 @@ from typing import Any, Self, cast
 
 import attrs
 
-from kernel import checks, param_fields
+from kernel import checks
 from kernel.errors import ValidationError
-from kernel.foreign_params import from_hugging_face, from_openai
+from kernel.requests import param_fields
+from kernel.requests.foreign_params import from_hugging_face, from_openai
 from kernel.structured_outputs import StructuredOutputs, structured_outputs
 
 __all__ = ["SamplingParams"]

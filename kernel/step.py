@@ -13,12 +13,12 @@ from typing import Literal, Protocol, runtime_checkable
 import attrs
 
 from kernel.chat import ChatFormat
-from kernel.constraining import ConstraintCompiler
-from kernel.device_memory import AskMemory
 from kernel.loading import OnProgress
-from kernel.logit_rules import LogitRules
+from kernel.memory.device import AskMemory
 from kernel.params import SamplingParams
-from kernel.row_outcomes import PromptScoring, RowFault, RowOutcome, RowScores
+from kernel.requests.constraining import ConstraintCompiler
+from kernel.requests.logit_rules import LogitRules
+from kernel.requests.row_outcomes import PromptScoring, RowFault, RowOutcome, RowScores
 from kernel.state_image import StateImage
 from ownership import NoSlot, PageIndex, Place, SlotIndex
 

@@ -1,6 +1,7 @@
 """What a structured output must look like; checked here for its form alone.
 
-Who understands schemas and grammars is an adapter: see :class:`kernel.logit_rules.TokenConstraint`.
+Who understands schemas and grammars is an adapter: see
+:class:`kernel.requests.logit_rules.TokenConstraint`.
 """
 
 import json

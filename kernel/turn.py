@@ -7,14 +7,14 @@ from typing import Literal
 
 import attrs
 
-from kernel.cache_use import CacheUse
-from kernel.conversation import Composing, Conversation
+from kernel.actors.reply import Reply
 from kernel.ids import TurnId
-from kernel.logit_rules import LogitRules
-from kernel.output_buffer import TurnOutput
 from kernel.params import SamplingParams
 from kernel.policies import Rank
-from kernel.reply import Reply
+from kernel.prefixes.cache_use import CacheUse
+from kernel.requests.conversation import Composing, Conversation
+from kernel.requests.logit_rules import LogitRules
+from kernel.requests.output_buffer import TurnOutput
 from kernel.sliding import SlidingWindow
 from kernel.state_image import StateImage
 from kernel.step import PromptScoring, RowSampling

@@ -19,6 +19,21 @@ FORBIDDEN = {
     "kernel": {"adapters", "tests", "torch", "numpy", "safetensors", "tokenizers", "rich", "click"},
     "adapters": {"tests", "pytest", "hypothesis"},
 }
+# package of the kernel -> those that it may import, beside the values at the kernel's own level.
+KERNEL_ARROWS: dict[str, set[str]] = {
+    "memory": set(),
+    "requests": set(),
+    "actors": set(),
+    "prefixes": set(),
+    "messages": {"actors"},
+    "scheduling": {"actors", "messages", "prefixes"},
+    "sessions": {"actors", "messages", "prefixes", "requests"},
+    "devices": {"actors", "messages", "scheduling"},
+    "engine": {
+        *("actors", "devices", "memory", "messages", "prefixes"),
+        *("requests", "scheduling", "sessions"),
+    },
+}
 ALLOWED_IN_OWNERSHIP = {"attrs", "ownership"}
 ONLY_IN_ADAPTERS = {"torch", "safetensors", "tokenizers", "transformers"}
 
@@ -57,6 +72,39 @@ def test_a_package_imports_nothing_that_lies_above_it(package: str) -> None:
     ]
 
     assert wrong == []
+
+
+@pytest.mark.parametrize("package", KERNEL_ARROWS)
+def test_a_package_of_the_kernel_imports_only_those_below_it(package: str) -> None:
+    """The scheduler knows no session and a session no scheduler: they have messages for that."""
+    above = KERNEL_ARROWS.keys() - KERNEL_ARROWS[package] - {package} | {"testing"}
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sources(f"kernel/{package}")
+        for name in kernel_packages(ast.parse(path.read_text(encoding="utf-8")))
+        if name in above
+    ]
+
+    assert wrong == []
+
+
+def test_each_package_of_the_kernel_has_its_arrows() -> None:
+    """A new one says where it stands."""
+    found = {path.parent.name for path in (ROOT / "kernel").glob("*/__init__.py")}
+
+    assert found == KERNEL_ARROWS.keys() | {"testing"}
+
+
+def kernel_packages(tree: ast.AST) -> Iterator[str]:
+    """The part of the kernel that each import in the tree names: a package, or a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            first, *rest = node.module.split(".")
+            if first == "kernel":
+                yield from rest[:1] or (alias.name for alias in node.names)
+        elif isinstance(node, ast.Import):
+            parts = (alias.name.split(".") for alias in node.names)
+            yield from (names[1] for names in parts if names[0] == "kernel" and len(names) > 1)
 
 
 def test_ownership_needs_attrs_and_the_standard_library_only() -> None:

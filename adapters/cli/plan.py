@@ -10,8 +10,8 @@ from rich.table import Table
 from adapters.cli.engine_options import config_from
 from adapters.cli.output import write_json
 from kernel import EngineConfig
-from kernel.byte_sizes import format_bytes
-from kernel.memory_plan import USUAL_CONTEXT
+from kernel.memory.byte_sizes import format_bytes
+from kernel.memory.plan import USUAL_CONTEXT
 
 if TYPE_CHECKING:
     from adapters.torch_device.planning import ModelPlan

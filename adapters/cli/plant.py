@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from kernel.ids import TurnId
-from kernel.room import Moves, Room
+from kernel.scheduling.room import Moves, Room
 from kernel.turn import OpenTurn
 from ownership import (
     Base,

@@ -7,7 +7,7 @@ import click
 
 from adapters.cli.output import write_json
 from adapters.session_store.listing import KeptSession, KeptSessions, list_sessions
-from kernel.byte_sizes import format_bytes
+from kernel.memory.byte_sizes import format_bytes
 
 __all__ = ["sessions"]
 

@@ -21,7 +21,7 @@ _KEPT = 64
 
 
 class LibraryCompiler:
-    """A :class:`kernel.constraining.ConstraintCompiler` through ``llguidance``.
+    """A :class:`kernel.requests.constraining.ConstraintCompiler` through ``llguidance``.
 
     Nothing is loaded before the first form is compiled.
 

@@ -15,7 +15,7 @@ class DeadEnd(ValueError):
 
 
 class GrammarConstraint:
-    """A :class:`kernel.logit_rules.TokenConstraint` over the library's matcher.
+    """A :class:`kernel.requests.logit_rules.TokenConstraint` over the library's matcher.
 
     What it says is a function of the tokens that it is asked about. The matcher follows them: it
     usually has to take one more; where they turn out fewer or others, it goes back first. It is

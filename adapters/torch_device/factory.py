@@ -15,9 +15,9 @@ from adapters.torch_device.free_memory import free_memory
 from adapters.torch_device.memory import ask_memory
 from adapters.torch_device.precision import choose_precision, stored_dtype
 from adapters.torch_device.source import ModelSource, open_source
-from kernel.byte_sizes import format_bytes
 from kernel.errors import NotEnoughMemory, ValidationError
 from kernel.loading import OnProgress, no_progress
+from kernel.memory.byte_sizes import format_bytes
 from kernel.step import OpenedDevice
 
 __all__ = ["named_device", "open_torch"]

@@ -6,7 +6,7 @@ from adapters.models.precision import Precision
 from adapters.ragged.passes import PassBudget
 from adapters.ragged.spec import ModelShape
 from adapters.torch_device.free_memory import free_memory
-from kernel.device_memory import MOST_UNASKED, AskMemory, DeviceMemory
+from kernel.memory.device import MOST_UNASKED, AskMemory, DeviceMemory
 from kernel.step import ModelSpec
 
 __all__ = ["ask_memory", "device_memory", "model_spec", "step_bytes"]

@@ -16,7 +16,7 @@ from adapters.torch_device.memory import device_memory, model_spec, step_bytes
 from adapters.torch_device.precision import choose_precision, stored_dtype
 from adapters.torch_device.source import ModelSource, open_source
 from kernel.config import EngineConfig, plan_pools
-from kernel.memory_plan import MemoryPlan
+from kernel.memory.plan import MemoryPlan
 
 __all__ = ["ModelPlan", "plan_model"]
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Protocol, runtime_checkable
 
+from kernel.engine.opening import DEVICES
 from kernel.errors import ValidationError
 from kernel.loading import no_progress
-from kernel.opening import DEVICES
 from kernel.step import Device, OpenedDevice
 
 __all__ = ["FaultyDevice", "open_faulty_device"]

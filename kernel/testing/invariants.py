@@ -10,13 +10,13 @@ from operator import attrgetter
 
 import attrs
 
-from kernel.actor import AnyActor
-from kernel.core import Core
+from kernel.actors.actor import AnyActor
+from kernel.devices.orphans import orphans
+from kernel.engine.core import Core
 from kernel.ids import SCHEDULER, STORE
-from kernel.orphans import orphans
-from kernel.scheduler import Scheduler
-from kernel.session import SessionActor
-from kernel.store_actor import StoreActor
+from kernel.scheduling.scheduler import Scheduler
+from kernel.sessions.session import SessionActor
+from kernel.sessions.store_actor import StoreActor
 from ownership import BaseName, ClaimHandle, ClaimId, CustodianId, Kind, LedgerView
 
 __all__ = ["Broken", "all_free", "always", "at_rest"]

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from kernel.config import EngineConfig
-from kernel.engine import Engine
+from kernel.engine.engine import Engine
 from kernel.step import OpenedDevice
 from kernel.testing.device import FaultyDevice, open_faulty_device
 from kernel.testing.watching import Watch, watching

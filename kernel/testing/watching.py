@@ -10,8 +10,8 @@ from typing import Any
 
 import attrs
 
-from kernel.core import Core
-from kernel.door import Door
+from kernel.actors.door import Door
+from kernel.engine.core import Core
 from kernel.ids import TurnId
 from kernel.testing.leaks import NOT_THE_USERS, Held, Site, Witness, report, site_outside
 from ownership import Ledger, Observer

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adapters.fake_device import FakeDevice
-from kernel.logit_rules import KnownTokens, LogitRules, LogitsProcessor
+from kernel.requests.logit_rules import KnownTokens, LogitRules, LogitsProcessor
 from kernel.step import PromptScoring, RowFault, RowOutcome, RowSampling, RowScores, StepDone
 from tests.adapters.fake_bench import Bench, row
 

@@ -11,7 +11,7 @@ from adapters.logs import event_logger
 from kernel.errors import TenureError
 from kernel.params import SamplingParams
 from kernel.probe import EventProbe
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from kernel.turn import TurnRequest
 from ownership import (
     ZEROS,

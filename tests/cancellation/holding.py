@@ -2,7 +2,7 @@
 
 from adapters.fake_device import FakeDevice
 from kernel import Engine
-from kernel.core import Core
+from kernel.engine.core import Core
 
 __all__ = ["assert_all_free", "assert_at_rest", "assert_nothing_held", "assert_stopped"]
 

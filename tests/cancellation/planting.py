@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 import pytest
 
-from kernel.actor import AnyActor
-from kernel.core import Core
+from kernel.actors.actor import AnyActor
+from kernel.engine.core import Core
 from ownership import CustodianId
 
 __all__ = ["Crash", "Plant", "plant"]

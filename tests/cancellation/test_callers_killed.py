@@ -8,7 +8,7 @@ import pytest
 from anyio.abc import TaskGroup
 
 from adapters.fake_device import FakeDevice
-from kernel import shell
+from kernel.engine import shell
 from kernel.step import DeviceStep
 from tests.cancellation.killing import Victim, start, tick
 from tests.cancellation.operations import OPERATIONS, Scene

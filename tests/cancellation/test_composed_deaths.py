@@ -13,7 +13,7 @@ import pytest
 from adapters.fake_device import FakeDevice
 from kernel import ChatPrompt, Engine, OpenedDevice, Session, TenureError
 from kernel.chat import Composition, Exchange
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from tests.cancellation.holding import assert_all_free
 from tests.cancellation.killing import tick
 from tests.cancellation.planting import Plant, plant

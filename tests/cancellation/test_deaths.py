@@ -8,12 +8,13 @@ import attrs
 import pytest
 
 from adapters.fake_device import FakeDevice
-from kernel import DeviceLost, Engine, Session, shell
-from kernel.actor import AnyActor
-from kernel.gpu_pool import GpuPool
+from kernel import DeviceLost, Engine, Session
+from kernel.actors.actor import AnyActor
+from kernel.devices.gpu_pool import GpuPool
+from kernel.engine import shell
 from kernel.ids import GPU_POOL, SCHEDULER
-from kernel.scheduler import Scheduler
-from kernel.session import SessionActor
+from kernel.scheduling.scheduler import Scheduler
+from kernel.sessions.session import SessionActor
 from tests.cancellation.holding import assert_all_free, assert_at_rest, assert_stopped
 from tests.cancellation.killing import Victim, start, tick
 from tests.cancellation.operations import OPERATIONS, Scene

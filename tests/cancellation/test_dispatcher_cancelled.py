@@ -18,9 +18,9 @@ from kernel import (
     Session,
     SessionClosed,
     SessionNotFound,
-    shell,
 )
-from kernel.core import Core
+from kernel.engine import shell
+from kernel.engine.core import Core
 from tests.cancellation.holding import assert_stopped
 from tests.cancellation.killing import Victim, deliver, start, tick
 from tests.cancellation.operations import OPERATIONS, Scene

@@ -19,8 +19,8 @@ from kernel import (
     SessionLost,
     StepError,
     TenureError,
-    shell,
 )
+from kernel.engine import shell
 from kernel.ids import GPU_POOL, SCHEDULER, SessionId, session_custodian
 from tests.cancellation.holding import assert_at_rest, assert_stopped
 from tests.cancellation.killing import deliver, tick

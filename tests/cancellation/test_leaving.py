@@ -5,7 +5,8 @@ from typing import Literal
 import pytest
 
 from adapters.fake_device import FakeDevice
-from kernel import Engine, EngineConfig, SamplingParams, shell
+from kernel import Engine, EngineConfig, SamplingParams
+from kernel.engine import shell
 from tests.cancellation.holding import assert_at_rest
 from tests.cancellation.killing import deliver, tick
 

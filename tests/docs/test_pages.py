@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel.opening import DEVICES
+from kernel.engine.opening import DEVICES
 from tests.docs.figures import fill, names
 from tests.docs.markdown import ROOT, blocks, links, pages, run
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from kernel.actors.reply import Reply
 from kernel.errors import SessionExists, SessionNotFound, StoreError
 from kernel.ids import SCHEDULER, STORE, SessionId
 from kernel.messages import CloseSession, ExportSession, GiveUp, Hibernate, Rewind, SetMark
-from kernel.reply import Reply
-from kernel.session import SessionActor
 from kernel.session_store import StoredTurn
+from kernel.sessions.session import SessionActor
 from ownership import BaseName
 from tests.durable.memory_store import MemoryStore
 from tests.durable.worlds import Durable, settled

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kernel.actors.reply import Reply
 from kernel.errors import (
     RequestAborted,
     SessionBusy,
@@ -11,9 +12,8 @@ from kernel.errors import (
 )
 from kernel.ids import SCHEDULER
 from kernel.messages import DropMark, Rewind, SetMark
-from kernel.reply import Reply
-from kernel.session import SessionActor
 from kernel.session_store import CutLog, KeepFacts, KeepTurn
+from kernel.sessions.session import SessionActor
 from kernel.turn import TurnRequest
 from tests.durable.worlds import Durable, settled
 from tests.kernel.loopless import error_of, outcome, read, tokens_of

@@ -2,9 +2,9 @@
 
 import pytest
 
+from kernel.actors.reply import Reply
 from kernel.messages import DropMark, GiveUp, Rewind, SetMark
-from kernel.reply import Reply
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from kernel.turn import TurnRequest
 from tests.durable.worlds import Durable, settled
 from tests.kernel.loopless import error_of

@@ -4,10 +4,10 @@ import anyio
 import pytest
 
 from kernel import SamplingParams
+from kernel.actors.reply import Reply
 from kernel.errors import Overloaded, SessionLost, SessionNotFound, TenureError
 from kernel.ids import SessionId
 from kernel.messages import Exported, ExportSession, Hibernate, SetMark
-from kernel.reply import Reply
 from tests.durable.memory_store import MemoryFiles, MemoryStore
 from tests.durable.worlds import Durable, open_engine, settled
 from tests.scenarios.inputs import greedy
@@ -192,9 +192,9 @@ def test_a_session_that_dies_of_a_change_tells_who_asked_for_it(
         world.post(session, SetMark("first", first))
     world.post(session, SetMark("here", reply))
     if deferred:
-        monkeypatch.setattr("kernel.log_changes.check_history", crash)
+        monkeypatch.setattr("kernel.sessions.log_changes.check_history", crash)
     else:
-        monkeypatch.setattr("kernel.log_changes.change_history", crash)
+        monkeypatch.setattr("kernel.sessions.log_changes.change_history", crash)
     world.rest()
 
     assert isinstance(settled(reply), SessionLost)

@@ -3,12 +3,12 @@
 import anyio
 import pytest
 
-from kernel.actor import Address
+from kernel.actors.actor import Address
+from kernel.actors.reply import Reply
 from kernel.errors import SessionLost, SessionNotFound
 from kernel.ids import SCHEDULER, SessionId
 from kernel.messages import Exported, ExportSession, GiveUp, Hibernate, SessionMessage, SetMark
-from kernel.reply import Reply
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from kernel.testing.simulation.disk import Disk
 from ownership import BaseName
 from tests.durable.memory_store import MemoryFiles

@@ -7,10 +7,10 @@ from typing import Any
 import attrs
 import pytest
 
+from kernel.actors.reply import Reply
 from kernel.ids import SCHEDULER, SessionId
 from kernel.messages import ExportSession, Hibernate, RestoreMark, Rewind, SetMark
-from kernel.reply import Reply
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from kernel.testing.invariants import always, at_rest
 from kernel.turn import TurnRequest
 from tests.durable.worlds import Durable, settled

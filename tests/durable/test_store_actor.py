@@ -8,22 +8,12 @@ from typing import Any
 import attrs
 import pytest
 
+from kernel.actors.reply import Reply
+from kernel.actors.supervision import Child
 from kernel.errors import StoreError
 from kernel.ids import STORE, SessionId, TurnId
 from kernel.messages import Down
-from kernel.reply import Reply
-from kernel.session_store import (
-    CutLog,
-    DropState,
-    KeepState,
-    KeepTurn,
-    SessionRecord,
-    StoredTurn,
-    StoreFault,
-)
-from kernel.state_image import ImageArray, StateImage
-from kernel.store_actor import StoreActor, StoreRules
-from kernel.store_messages import (
+from kernel.messages.store import (
     FetchState,
     ForgetStored,
     LogStored,
@@ -34,7 +24,17 @@ from kernel.store_messages import (
     StoreLog,
     StoreState,
 )
-from kernel.supervision import Child
+from kernel.session_store import (
+    CutLog,
+    DropState,
+    KeepState,
+    KeepTurn,
+    SessionRecord,
+    StoredTurn,
+    StoreFault,
+)
+from kernel.sessions.store_actor import StoreActor, StoreRules
+from kernel.state_image import ImageArray, StateImage
 from ownership import CustodianId
 from tests.durable.memory_store import MemoryFiles, MemoryStore
 from tests.durable.worlds import settled

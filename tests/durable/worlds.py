@@ -9,15 +9,15 @@ import attrs
 
 from adapters.fake_device import FakeDevice
 from kernel import Engine, EngineConfig
-from kernel.core import Core
+from kernel.actors.reply import Reply
+from kernel.engine.core import Core
+from kernel.engine.opening import open_store
 from kernel.environment import Environment
 from kernel.errors import TenureError
 from kernel.ids import STORE, SessionId
-from kernel.opening import open_store
 from kernel.probe import NullProbe, Probe
-from kernel.reply import Reply
-from kernel.session import SessionActor
 from kernel.session_store import SessionFiles
+from kernel.sessions.session import SessionActor
 from kernel.step import OpenedDevice
 from tests.durable.memory_store import MemoryFiles, MemoryStore
 from tests.kernel.loopless import Loopless

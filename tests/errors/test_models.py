@@ -15,7 +15,7 @@ from tokenizers.models import BPE
 
 from adapters.models.weights import load_weights
 from kernel import Engine, EngineConfig, ModelError, TenureError, ValidationError
-from kernel.opening import DEVICES
+from kernel.engine.opening import DEVICES
 from tests.errors.door import says
 from tests.errors.models import make_model
 
@@ -34,7 +34,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
             EntryPoint("fake", "adapters.fake_device:open_fake", DEVICES),
         ]
     )
-    monkeypatch.setattr("kernel.opening.entry_points", known.select)
+    monkeypatch.setattr("kernel.engine.opening.entry_points", known.select)
     monkeypatch.setenv("TENURE_TORCH_THREADS", "1")
 
 

@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from adapters.fake_device import FakeDevice
-from adapters.fake_lanes import BoundWorker
+from adapters.fake_device.lanes import BoundWorker
 from adapters.torch_device import open_torch
 from kernel import Engine, EngineConfig, EngineFault, ModelError, ValidationError
 from kernel.ids import GPU_POOL
@@ -77,7 +77,7 @@ async def test_a_configuration_that_contradicts_the_model_closes_the_device(
     def open_it(*_how: object) -> OpenedDevice:
         return opened
 
-    monkeypatch.setattr("kernel.engine.open_device", open_it)
+    monkeypatch.setattr("kernel.engine.engine.open_device", open_it)
     changes, part = CONTRADICTIONS[name]
     with pytest.raises(ValidationError) as caught:
         await _open(EngineConfig(model="fake", **changes))

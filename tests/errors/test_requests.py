@@ -18,8 +18,8 @@ from kernel import (
     SamplingParams,
     TooManySessions,
     ValidationError,
-    shell,
 )
+from kernel.engine import shell
 from tests.errors.door import CONFIG, open_engine, says
 
 GREEDY = SamplingParams(temperature=0, max_tokens=4)

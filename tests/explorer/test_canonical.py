@@ -5,12 +5,12 @@ from typing import get_args
 import attrs
 import pytest
 
-from kernel.active_turn import ActiveTurn
 from kernel.flight import Flight
 from kernel.ids import STORE, SessionId
 from kernel.messages import Down, ForgetIdle, PoolMessage, SchedulerMessage, SessionMessage
-from kernel.parking import TransferFlight
-from kernel.session_state import LastTurn
+from kernel.scheduling.parking import TransferFlight
+from kernel.sessions.active_turn import ActiveTurn
+from kernel.sessions.state import LastTurn
 from kernel.testing.explorer import Event, replay
 from kernel.testing.explorer.canonical import canonical, digest
 from kernel.testing.explorer.choices import progress

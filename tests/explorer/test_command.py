@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from kernel.output_buffer import TurnOutput
+from kernel.requests.output_buffer import TurnOutput
 from kernel.testing.explorer import World
 from kernel.testing.explorer.command import add_commands, as_json, find_worlds
 from kernel.testing.explorer.large_worlds import LARGE

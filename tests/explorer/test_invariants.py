@@ -2,9 +2,9 @@
 
 import pytest
 
+from kernel.actors.reply import Reply
 from kernel.ids import SCHEDULER, SessionId, TurnId
 from kernel.messages import GiveUp, SetMark
-from kernel.reply import Reply
 from kernel.testing.explorer import Event, replay
 from kernel.testing.explorer.forms import field
 from kernel.testing.explorer.stage import Stage

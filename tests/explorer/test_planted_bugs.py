@@ -19,14 +19,14 @@ SLOT_FREED_IN_FLIGHT = Mutant(
 REPLY_DROPPED = Mutant(
     id="explorer-reply-dropped",
     breaks="Each caller of an interrupt is answered.",
-    path="kernel/active_turn.py",
+    path="kernel/sessions/active_turn.py",
     old="                reply.answer(end.kept)",
     new="                pass",
 )
 ABORTED_TURN_COMMITTED = Mutant(
     id="explorer-aborted-turn-committed",
     breaks="What arrives for a cancelled turn is rolled back, not committed with the next.",
-    path="kernel/turn_ends.py",
+    path="kernel/sessions/turn_ends.py",
     old="        if active is None or not self.is_active(message.turn):\n"
     "            self.roll_back_late(message.claim)",
     new="        if active is None:\n            self.roll_back_late(message.claim)",
@@ -34,14 +34,14 @@ ABORTED_TURN_COMMITTED = Mutant(
 REST_WAKES_NOBODY = Mutant(
     id="explorer-rest-wakes-nobody",
     breaks="Every transition that makes a move legal wakes the scheduler.",
-    path="kernel/scheduler.py",
+    path="kernel/scheduling/scheduler.py",
     old="            case Rested():\n                pass\n",
     new="            case Rested():\n                return\n",
 )
 DEATH_NOT_TOLD = Mutant(
     id="explorer-death-not-told",
     breaks="Each actor with open business with a dead one is told.",
-    path="kernel/dispatcher.py",
+    path="kernel/actors/dispatcher.py",
     old="                peer.mailbox.post(down, SUPERVISOR)",
     new="                pass",
 )

@@ -5,13 +5,13 @@ from typing import Any
 import attrs
 import pytest
 
-from kernel.actor import Address
-from kernel.core import Core
-from kernel.door import Door
+from kernel.actors.actor import Address
+from kernel.actors.door import Door
+from kernel.engine.core import Core
 from kernel.ids import SCHEDULER
 from kernel.messages import Rested, SchedulerMessage
-from kernel.output_buffer import TurnOutput
-from kernel.scheduler import Scheduler
+from kernel.requests.output_buffer import TurnOutput
+from kernel.scheduling.scheduler import Scheduler
 from kernel.testing.explorer import explore, narrate, replay
 from tests.explorer.small_worlds import ONE_TURN, TWO_TURNS, two_sessions
 

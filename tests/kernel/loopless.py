@@ -7,18 +7,18 @@ import anyio
 import attrs
 
 from adapters.fake_device import FakeDevice
-from kernel.actor import Address, AnyActor
+from kernel.actors.actor import Address, AnyActor
+from kernel.actors.reply import Reply
 from kernel.config import EngineConfig
-from kernel.core import Core
-from kernel.detokenizer import IncrementalDetokenizer
+from kernel.engine.core import Core
 from kernel.environment import Environment
 from kernel.errors import TenureError
 from kernel.ids import SessionId, session_custodian
 from kernel.messages import CancelTurn, CloseSession, InterruptTurn, StartTurn
 from kernel.params import SamplingParams
 from kernel.probe import NullProbe, Probe
-from kernel.reply import Reply
-from kernel.session import SessionActor
+from kernel.requests.detokenizer import IncrementalDetokenizer
+from kernel.sessions.session import SessionActor
 from kernel.turn import TurnRequest
 from tests.kernel.toys import CALLER, Clock
 from tests.kernel.turns import make_output, make_request

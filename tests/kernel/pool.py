@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kernel.ids import SCHEDULER, TurnId
-from kernel.roster import Roster
+from kernel.scheduling.roster import Roster
 from kernel.turn import OpenTurn
 from ownership import (
     ZEROS,

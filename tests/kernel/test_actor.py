@@ -1,6 +1,6 @@
 """What every actor has without doing anything for it."""
 
-from kernel.actor import Address, Timer
+from kernel.actors.actor import Address, Timer
 from kernel.messages import Down
 from ownership import CustodianId
 from tests.kernel.toys import Note, Stack

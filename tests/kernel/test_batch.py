@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.batch import build_step
+from kernel.scheduling.batch import build_step
 from kernel.step import DeviceLimits, PlannedRow
 from kernel.turn import OpenTurn
 from tests.kernel.turns import make_turn

@@ -14,7 +14,7 @@ from kernel import (
     TurnNotFound,
     ValidationError,
 )
-from kernel.core import Core
+from kernel.engine.core import Core
 from ownership import AuditReport
 from tests.kernel.small import GREEDY, LONG, config, opened
 

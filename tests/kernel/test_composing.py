@@ -8,9 +8,9 @@ import pytest
 
 from adapters.fake_device import FakeDevice
 from kernel import ChatPrompt, Engine, EngineConfig, OpenedDevice, SamplingParams, Session
-from kernel.actor import Address
+from kernel.actors.actor import Address
 from kernel.chat import Composition, Exchange, Message
-from kernel.desk import CALLER
+from kernel.engine.desk import CALLER
 from kernel.errors import EngineFault, ModelError, QueueTimeout, RequestAborted
 from kernel.ids import SessionId, TurnId, session_custodian
 from kernel.messages import CancelTurn, SessionMessage, StartTurn

@@ -2,10 +2,10 @@
 
 import pytest
 
+from kernel.engine.inspection import session_info
 from kernel.errors import SessionLost
-from kernel.inspection import session_info
 from kernel.messages import CloseSession, SchedulerMessage
-from kernel.turn_ends import TurnEnds
+from kernel.sessions.turn_ends import TurnEnds
 from tests.kernel.loopless import Loopless, error_of
 from tests.kernel.toys import CALLER
 

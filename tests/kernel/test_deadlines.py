@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from kernel.actor import Address
-from kernel.deadlines import Deadlines
+from kernel.actors.actor import Address
 from kernel.errors import QueueTimeout, SessionClosed, StallTimeout, TurnTimeout
 from kernel.messages import ForgetIdle, TurnAlarm
+from kernel.sessions.deadlines import Deadlines
 from kernel.turn import TurnRequest
 from tests.kernel.loopless import Loopless, tokens_of
 from tests.kernel.toys import Stack, Toy

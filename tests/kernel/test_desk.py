@@ -9,7 +9,7 @@ import pytest
 
 from kernel import Engine, SamplingParams, SessionExists, ValidationError, WrongContext
 from kernel.ids import SessionId
-from kernel.sampling_key import request_seed
+from kernel.requests.sampling_key import request_seed
 from tests.kernel.small import GREEDY, config, opened
 
 WRONG: list[dict[str, Any]] = [

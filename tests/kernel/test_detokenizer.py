@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.detokenizer import IncrementalDetokenizer
+from kernel.requests.detokenizer import IncrementalDetokenizer
 from tests.kernel.byte_tokenizer import ByteTokenizer, one_token_each, split_bytes
 
 HALF = "\ufffd"

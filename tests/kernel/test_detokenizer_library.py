@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from kernel.detokenizer import IncrementalDetokenizer
+from kernel.requests.detokenizer import IncrementalDetokenizer
 
 HALF = "\ufffd"
 

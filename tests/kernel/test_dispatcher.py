@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kernel.mailbox import MailboxOverflow
+from kernel.actors.mailbox import MailboxOverflow
 from ownership import CustodianId
 from tests.kernel.toys import Note, Parcel, Stack, Toy, reserve
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel.door import Door
+from kernel.actors.door import Door
 from kernel.errors import EngineClosed, EngineFault, QueueFull
 from kernel.ids import TurnId
 from kernel.messages import CancelTurn

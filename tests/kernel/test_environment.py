@@ -77,7 +77,9 @@ async def _world_in_random_order(
     order = random.Random(f"order {seed}")
     device = FakeDevice(eos_token_ids=(), delay=None if seed % 2 else 0.0)
     with monkeypatch.context() as patches:
-        patches.setattr("kernel.engine.Environment", lambda: Environment(choose=order.randrange))
+        patches.setattr(
+            "kernel.engine.engine.Environment", lambda: Environment(choose=order.randrange)
+        )
         world = await run_world(Plan.draw(seed, vocab=1000), device)
     return world, device
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from adapters.fake_device import FakeDevice
 from kernel.config import EngineConfig, plan_pools, resolve
-from kernel.core import Core
-from kernel.device_memory import DeviceMemory
+from kernel.engine.core import Core
 from kernel.environment import Environment
 from kernel.errors import NotEnoughMemory, ValidationError
-from kernel.memory_plan import MemoryPlan
+from kernel.memory.device import DeviceMemory
+from kernel.memory.plan import MemoryPlan
 from kernel.probe import NullProbe
 from ownership import Capacity
 from tests.kernel.test_memory_plan import PAGE, SLOT, TOKEN, spec

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kernel.actor import Address
+from kernel.actors.actor import Address
 from ownership import CustodianId
 from tests.kernel.toys import Note, Stack, Toy
 

@@ -4,7 +4,7 @@ import pytest
 
 from adapters.fake_device import FakeDevice
 from kernel.config import EngineConfig
-from kernel.inspection import health, session_info, stats
+from kernel.engine.inspection import health, session_info, stats
 from kernel.outputs import SessionInfo
 from tests.kernel.loopless import Loopless
 from tests.kernel.small import GREEDY

@@ -6,7 +6,7 @@ from kernel import SamplingParams
 from kernel.errors import EngineFault
 from kernel.ids import SessionId
 from kernel.messages import CancelTurn, StartTurn, TurnFinished
-from kernel.output_buffer import TurnEnd
+from kernel.requests.output_buffer import TurnEnd
 from tests.kernel.loopless import Loopless, error_of, tokens_of
 from tests.kernel.turns import make_request
 

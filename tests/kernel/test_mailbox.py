@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import kernel
-from kernel.mailbox import Mailbox, MailboxOverflow
+from kernel.actors.mailbox import Mailbox, MailboxOverflow
 from ownership import BatchOwned, BatchPort, Capacity, CustodianId, Ledger, StaleHandle
 from tests.kernel.toys import Note, Parcel, reserve
 

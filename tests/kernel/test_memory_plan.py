@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.byte_sizes import format_bytes, parse_bytes
 from kernel.config import EngineConfig, plan_pools
-from kernel.device_memory import DeviceMemory
 from kernel.errors import NotEnoughMemory, ValidationError
-from kernel.memory_plan import MemoryPlan
+from kernel.memory.byte_sizes import format_bytes, parse_bytes
+from kernel.memory.device import DeviceMemory
+from kernel.memory.plan import MemoryPlan
 from kernel.step import ModelSpec
 
 SLOT, TOKEN, PAGE = 1000, 10, 16

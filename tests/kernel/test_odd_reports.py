@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from adapters.fake_device import FakeDevice
-from adapters.fake_workers import Job
+from adapters.fake_device.workers import Job
 from kernel import Engine, EngineConfig, SamplingError, SamplingParams, StepError
 from kernel.step import DeviceStep, RowOutcome, StepDone, StepReport
 

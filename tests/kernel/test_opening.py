@@ -7,9 +7,9 @@ import pytest
 
 from adapters.fake_device import FakeDevice, open_fake
 from kernel import Engine, EngineConfig, ModelError, ValidationError
+from kernel.engine.opening import DEVICES, make_probe, open_device
 from kernel.environment import Environment
 from kernel.loading import LoadProgress, OnProgress
-from kernel.opening import DEVICES, make_probe, open_device
 from kernel.probe import EventProbe, NullProbe
 from kernel.step import OpenedDevice
 from tests.kernel.small import GREEDY
@@ -49,7 +49,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         assert group == DEVICES == "tenure.devices"
         return [Entry(key, made) for key, made in entries.items() if name in (None, key)]
 
-    monkeypatch.setattr("kernel.opening.entry_points", find)
+    monkeypatch.setattr("kernel.engine.opening.entry_points", find)
     return entries
 
 

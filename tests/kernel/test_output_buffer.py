@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.fake_tokenizer import FakeTokenizer
-from kernel.detokenizer import IncrementalDetokenizer
+from adapters.fake_device.tokenizer import FakeTokenizer
 from kernel.errors import RequestAborted
-from kernel.output_buffer import TurnEnd, TurnOutput
 from kernel.outputs import Delta
+from kernel.requests.detokenizer import IncrementalDetokenizer
+from kernel.requests.output_buffer import TurnEnd, TurnOutput
 from tests.kernel.toys import Clock
 from tests.kernel.turns import make_output
 

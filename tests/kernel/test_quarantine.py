@@ -5,9 +5,9 @@ from collections.abc import Callable
 import attrs
 import pytest
 
+from kernel.devices.quarantine import Quarantine
 from kernel.errors import DeviceLost, EngineFault
 from kernel.ids import SCHEDULER
-from kernel.quarantine import Quarantine
 from kernel.step import DeviceStep, StepReport, TransferReport, TransferStep
 from ownership import Capacity, Lease, Ledger
 from tests.kernel.loopless import Loopless, tokens_of

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.fake_device import FakeDevice
+from kernel.actors.reply import Reply
 from kernel.errors import CheckpointNotFound, ValidationError
 from kernel.messages import DropMark, RestoreMark, Rewind, SetMark
 from kernel.params import SamplingParams
-from kernel.reply import Reply
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from kernel.testing.invariants import always
 from kernel.turn import TurnRequest
 from tests.kernel.loopless import Loopless, outcome, read, tokens_of

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from kernel.reply import Reply
+from kernel.actors.reply import Reply
 
 
 async def test_an_answer_that_came_first_is_read_at_once() -> None:

@@ -1,6 +1,6 @@
 """Restarts: a death is survived, a crash loop is not."""
 
-from kernel.supervision import Child, RestartIntensity
+from kernel.actors.supervision import Child, RestartIntensity
 from ownership import CustodianId
 from tests.kernel.toys import Note, Stack, Toy
 

@@ -7,13 +7,13 @@ import anyio.to_thread
 import pytest
 
 from kernel import Engine, SamplingParams
-from kernel.actor import Address
-from kernel.door import Door
+from kernel.actors.actor import Address
+from kernel.actors.door import Door
 from kernel.errors import EngineClosed, EngineFault, RequestAborted, WrongContext
 from kernel.ids import GPU_POOL
 from kernel.messages import SessionMessage, StartTurn, Tick
 from kernel.probe import EventProbe
-from kernel.room import Room
+from kernel.scheduling.room import Room
 from ownership import BaseName
 from tests.kernel.loopless import Loopless, error_of, tokens_of
 from tests.kernel.small import LONG, config, opened

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel.room import Moves, Room
+from kernel.scheduling.room import Moves, Room
 from kernel.turn import OpenTurn
 from ownership import BaseName, Need, Refused
 from tests.kernel.pool import Pool, holder

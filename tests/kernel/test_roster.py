@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.ids import TurnId
-from kernel.roster import Roster
+from kernel.scheduling.roster import Roster
 from kernel.turn import OpenTurn, TurnState
 from ownership import CustodianId
 from tests.kernel.turns import make_turn

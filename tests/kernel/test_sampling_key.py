@@ -1,6 +1,6 @@
 """Keys are pure, spread, and the same for ever."""
 
-from kernel.sampling_key import request_seed, turn_key
+from kernel.requests.sampling_key import request_seed, turn_key
 
 
 def test_keys_are_the_same_in_every_process_and_version() -> None:

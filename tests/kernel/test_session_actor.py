@@ -3,6 +3,7 @@
 import pytest
 
 from kernel import SamplingParams
+from kernel.actors.reply import Reply
 from kernel.errors import (
     EngineFault,
     PromptTooLong,
@@ -14,7 +15,6 @@ from kernel.errors import (
 )
 from kernel.ids import SCHEDULER, TurnId, session_custodian
 from kernel.messages import CancelTurn, CloseSession, GaveUp, GiveUp, InterruptTurn, TurnFinished
-from kernel.reply import Reply
 from ownership import BaseName
 from tests.kernel.loopless import Loopless, error_of, outcome, tokens_of
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kernel.errors import RequestAborted, TooLate, TurnNotFound, ValidationError
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from tests.kernel.loopless import Loopless, error_of, outcome, read, tokens_of
 
 

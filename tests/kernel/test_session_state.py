@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.ids import SCHEDULER
-from kernel.session_state import SessionState
+from kernel.sessions.state import SessionState
 from kernel.state_image import StateImage
 from ownership import (
     ZEROS,

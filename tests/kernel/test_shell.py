@@ -8,8 +8,8 @@ import anyio.lowlevel
 import pytest
 
 from kernel import Engine, SamplingParams
-from kernel.actor import Address
-from kernel.dispatcher import Dispatcher
+from kernel.actors.actor import Address
+from kernel.actors.dispatcher import Dispatcher
 from kernel.messages import CloseSession, SessionMessage
 from tests.kernel.small import GREEDY, LONG, config, opened
 

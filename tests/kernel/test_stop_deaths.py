@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from adapters.fake_device import FakeDevice
-from kernel.gpu_pool import GpuPool
+from kernel.devices.gpu_pool import GpuPool
 from kernel.messages import StepCompleted
 from kernel.step import DeviceStep, DeviceWorker, StepReport, TransferReport, TransferStep
 from tests.kernel.loopless import Loopless

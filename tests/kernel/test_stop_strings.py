@@ -6,7 +6,7 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.detokenizer import IncrementalDetokenizer, StopHit
+from kernel.requests.detokenizer import IncrementalDetokenizer, StopHit
 from tests.kernel.byte_tokenizer import one_token_each, split_bytes
 
 

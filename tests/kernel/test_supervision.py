@@ -2,9 +2,9 @@
 
 import pytest
 
+from kernel.actors.supervision import Child
 from kernel.errors import EngineFault
 from kernel.messages import Down
-from kernel.supervision import Child
 from ownership import Absorbed, Consume, CustodianId, StepFailed
 from tests.kernel.toys import Note, Parcel, Stack, Toy, reserve
 

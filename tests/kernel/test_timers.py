@@ -4,7 +4,7 @@ import gc
 import weakref
 from functools import partial
 
-from kernel.actor import Timer
+from kernel.actors.actor import Timer
 from tests.kernel.toys import Stack
 
 

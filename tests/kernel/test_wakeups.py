@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kernel import SamplingParams
-from kernel.actor import Address
+from kernel.actors.actor import Address
 from kernel.ids import SCHEDULER, session_custodian
 from kernel.messages import CancelTurn, CloseSession, Down, GiveUp, TurnFinished
 from ownership import ZEROS, BaseName, CustodianId, Need, Refused

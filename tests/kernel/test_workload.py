@@ -2,14 +2,14 @@
 
 import pytest
 
-from kernel.door import Door
+from kernel.actors.door import Door
 from kernel.errors import EngineFault
 from kernel.flight import Counters, Flight
 from kernel.ids import SCHEDULER
 from kernel.messages import PhaseAbsorbed, TurnFailed, TurnFinished
-from kernel.parking import Parking
+from kernel.scheduling.parking import Parking
+from kernel.scheduling.workload import Workload
 from kernel.turn import OpenTurn, TurnState
-from kernel.workload import Workload
 from ownership import DEVICE, Absorbed, CustodianId, StepFailed
 from tests.kernel.toys import Stack, Toy, reserve
 from tests.kernel.turns import make_turn

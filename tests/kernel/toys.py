@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 
 import attrs
 
-from kernel.actor import Actor, Address, AnyActor, System
-from kernel.dispatcher import Dispatcher
+from kernel.actors.actor import Actor, Address, AnyActor, System
+from kernel.actors.dispatcher import Dispatcher
+from kernel.actors.supervision import Child, RestartIntensity
 from kernel.environment import Environment
-from kernel.supervision import Child, RestartIntensity
 from ownership import (
     ZEROS,
     BatchOwned,

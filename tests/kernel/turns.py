@@ -4,11 +4,11 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from kernel.detokenizer import IncrementalDetokenizer
+from kernel.actors.reply import Reply
 from kernel.ids import TurnId
-from kernel.output_buffer import TurnOutput
 from kernel.params import SamplingParams
-from kernel.reply import Reply
+from kernel.requests.detokenizer import IncrementalDetokenizer
+from kernel.requests.output_buffer import TurnOutput
 from kernel.turn import OpenTurn, TurnRequest
 from ownership import ZEROS, Base, CustodianId
 

@@ -23,11 +23,11 @@ __all__ = ["WHY_MISSED", "Recall", "measure"]
 _GENERIC = "the message is of any type M here: only its callers know that it carries a handle"
 _LEASE = "a lease is a name of what the device has: who leaves it alone has not lost it"
 WHY_MISSED: Mapping[str, str] = {
-    "kernel/dispatcher.py": _GENERIC,
-    "kernel/mailbox.py": _GENERIC,
-    "kernel/gpu_pool.py": _LEASE,
-    "kernel/recovery.py": _LEASE,
-    "kernel/scheduler.py": _LEASE,
+    "kernel/actors/dispatcher.py": _GENERIC,
+    "kernel/actors/mailbox.py": _GENERIC,
+    "kernel/devices/gpu_pool.py": _LEASE,
+    "kernel/devices/recovery.py": _LEASE,
+    "kernel/scheduling/scheduler.py": _LEASE,
     "tests/ownership/machine.py": _LEASE,
 }
 """By file: why a fault in it can go unseen. Anything else that is missed has no excuse."""

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from kernel.ids import SCHEDULER, SessionId, session_custodian
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from kernel.turn import TurnRequest
 from ownership import DEVICE, BaseName, ClaimView
 from tests.kernel.loopless import Loopless, tokens_of

@@ -8,14 +8,14 @@ import attrs
 import pytest
 
 from adapters.fake_device import FakeDevice
-from adapters.fake_tokenizer import FakeTokenizer
+from adapters.fake_device.tokenizer import FakeTokenizer
 from kernel.config import EngineConfig
-from kernel.core import Core
+from kernel.engine.core import Core
 from kernel.environment import Environment
 from kernel.messages import CancelTurn, StartTurn
 from kernel.params import SamplingParams
 from kernel.probe import NullProbe
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from kernel.step import (
     DeviceStep,
     OpenedDevice,

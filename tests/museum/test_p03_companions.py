@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from kernel.messages import CloseSession
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from kernel.turn import TurnRequest
 from tests.kernel.loopless import Loopless, error_of
 from tests.museum.exhibit import exhibit

@@ -3,7 +3,7 @@
 import pytest
 
 from kernel import EngineFault, RequestAborted, StepError
-from kernel.actor import Address
+from kernel.actors.actor import Address
 from kernel.ids import GPU_POOL
 from kernel.messages import PoolMessage, StepCompleted
 from kernel.step import StepDone

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from kernel import RequestOutput
+from kernel.engine.request import RunningTurn
 from kernel.errors import ValidationError
 from kernel.params import SamplingParams
-from kernel.request import RunningTurn
 from tests.kernel.loopless import Loopless, outcome, read
 from tests.museum.acts import greedy, held, judge, one_shot, prompt, resting, talk, working
 from tests.museum.exhibit import exhibit

@@ -3,7 +3,7 @@
 import pytest
 
 from kernel import ValidationError
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from tests.kernel.loopless import Loopless, outcome, read, tokens_of
 from tests.museum.exhibit import exhibit
 from tests.museum.support import (

@@ -7,11 +7,11 @@ import anyio
 import pytest
 
 from kernel import Session
-from kernel.actor import Address
+from kernel.actors.actor import Address
+from kernel.engine.request import RunningTurn
 from kernel.errors import QueueTimeout, RequestAborted, SessionBusy, SessionClosed
 from kernel.ids import SessionId, TurnId, session_custodian
 from kernel.messages import CancelTurn, SessionMessage
-from kernel.request import RunningTurn
 from kernel.turn import TurnRequest
 from tests.cancellation.killing import Victim, start
 from tests.kernel.loopless import Loopless, error_of

@@ -7,7 +7,7 @@ import pytest
 
 from kernel import EngineFault, RequestAborted, StepError
 from kernel.ids import SCHEDULER
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from kernel.turn import TurnRequest
 from tests.cancellation.killing import start, tick
 from tests.kernel.loopless import Loopless, error_of, tokens_of

@@ -3,9 +3,9 @@
 import anyio
 import pytest
 
+from kernel.actors.reply import Reply
 from kernel.errors import PromptTooLong, SessionBusy
 from kernel.messages import StartTurn
-from kernel.reply import Reply
 from tests.kernel.loopless import Loopless, error_of
 from tests.kernel.toys import CALLER
 from tests.kernel.turns import make_request

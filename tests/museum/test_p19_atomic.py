@@ -2,7 +2,7 @@
 
 from kernel.ids import SCHEDULER, SessionId
 from kernel.messages import StartTurn
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from ownership import Need, Refused
 from tests.kernel.loopless import Loopless, error_of
 from tests.kernel.toys import CALLER

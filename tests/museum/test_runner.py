@@ -36,9 +36,11 @@ def test_a_program_can_read_the_report(capsys: pytest.CaptureFixture[str]) -> No
     }
 
 
-HARMLESS = Mutant("m", "nothing", "kernel/mailbox.py", "A mailbox moves", "A mail-box moves")
-UNIMPORTABLE = Mutant("m", "all", "kernel/mailbox.py", "from typing import", "from typing_ import")
-GONE = Mutant("m", "nothing", "kernel/mailbox.py", "text that is not there", "")
+HARMLESS = Mutant("m", "nothing", "kernel/actors/mailbox.py", "A mailbox moves", "A mail-box moves")
+UNIMPORTABLE = Mutant(
+    "m", "all", "kernel/actors/mailbox.py", "from typing import", "from typing_ import"
+)
+GONE = Mutant("m", "nothing", "kernel/actors/mailbox.py", "text that is not there", "")
 
 
 @pytest.mark.parametrize(

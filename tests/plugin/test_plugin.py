@@ -55,7 +55,7 @@ FORGOTTEN = """\
   claim 0 (slot 0, 1 page) is a session's state, with session:ada
     taken for turn req-1 at test_it.py:7 in test_forgets_to_close
       async with session.turn("Hello.", SamplingParams(temperature=0, max_tokens=3)) as turn:
-    reserved at kernel/admission.py:N in _admit
+    reserved at kernel/scheduling/admission.py:N in _admit
 """
 
 BARE = """
@@ -96,7 +96,7 @@ def report_in(result: pytest.RunResult) -> str:
     for line in lines[1:]:
         if not line.startswith("  "):
             break
-        kept.append(re.sub(r"(kernel/\w+\.py):\d+", r"\1:N", line))
+        kept.append(re.sub(r"(kernel/[\w/]+\.py):\d+", r"\1:N", line))
     return "\n".join(kept) + "\n"
 
 
@@ -150,7 +150,7 @@ def test_no_line_is_told_where_no_line_of_the_users_was_running(run: Runner) -> 
                 tenure_device.unhang()
             assert "on the device" in first
             assert second == "    taken for turn req-1 in a task in which no line of yours runs"
-            assert third.startswith("    reserved at kernel/admission.py:")
+            assert third.startswith("    reserved at kernel/scheduling/admission.py:")
         """
     )
 
@@ -302,8 +302,8 @@ def test_a_wrong_option_is_told_and_not_passed_over(run: Runner, options: str) -
 
 def test_after_a_watch_the_classes_are_as_they_were(run: Runner) -> None:
     """The next test, and every other suite, runs the code that ships."""
-    from kernel.core import Core
-    from kernel.door import Door
+    from kernel.actors.door import Door
+    from kernel.engine.core import Core
     from ownership import Ledger
 
     before = (vars(Ledger)["observer"], Core.__init__, Door.enter)

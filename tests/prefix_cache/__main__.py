@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import anyio
 
 from kernel import Engine, EngineConfig, SamplingParams
-from kernel.prefix_tree import key_of
+from kernel.prefixes.tree import key_of
 from tests.prefix_cache.shelf import Shelf
 
 QUESTION = 20

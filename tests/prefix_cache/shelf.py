@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from kernel.cache_bytes import CacheSizes
 from kernel.flight import Counters
 from kernel.ids import SCHEDULER
-from kernel.prefix_cache import Match, PrefixCache
-from kernel.prefix_tree import key_of
+from kernel.prefixes.cache import Match, PrefixCache
+from kernel.prefixes.cache_bytes import CacheSizes
+from kernel.prefixes.tree import key_of
 from ownership import ZEROS, Absorbed, Base, BatchOwned, Capacity, Ledger, Need, Refused
 
 __all__ = ["PAGE", "Shelf"]

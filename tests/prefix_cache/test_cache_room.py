@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from kernel.engine.inspection import session_info
 from kernel.errors import EngineFault
 from kernel.ids import SCHEDULER
-from kernel.inspection import session_info
 from kernel.outputs import SessionInfo
 from ownership import DEVICE
 from tests.kernel.loopless import Loopless, error_of, tokens_of

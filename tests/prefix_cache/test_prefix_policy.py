@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel.prefix_policy import CachePolicy, Prospect
+from kernel.prefixes.policy import CachePolicy, Prospect
 
 POLICY = CachePolicy(block=64, least=8)
 

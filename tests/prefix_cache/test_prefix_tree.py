@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.prefix_tree import Node, PrefixTree, key_of
+from kernel.prefixes.tree import Node, PrefixTree, key_of
 
 SALTS = ("", "a")
 Sequences = Sequence[tuple[str, tuple[int, ...]]]

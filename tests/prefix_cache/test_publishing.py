@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from kernel import RequestAborted
+from kernel.engine.inspection import session_info, stats
 from kernel.ids import SCHEDULER
-from kernel.inspection import session_info, stats
 from kernel.outputs import EngineStats
-from kernel.prefix_cache import PrefixCache
+from kernel.prefixes.cache import PrefixCache
 from ownership import DEVICE
 from tests.kernel.loopless import Loopless, error_of, tokens_of
 from tests.museum.acts import cold, finish, judge, one_shot, talk, working

@@ -2,11 +2,11 @@
 
 import pytest
 
+from kernel.actors.reply import Reply
 from kernel.errors import EngineFault
 from kernel.ids import GPU_POOL
 from kernel.messages import Rested, SetMark
-from kernel.reply import Reply
-from kernel.scheduler import Scheduler
+from kernel.scheduling.scheduler import Scheduler
 from ownership import Place
 from tests.kernel.loopless import Loopless, error_of
 from tests.pressure.worlds import (

@@ -2,11 +2,11 @@
 
 import pytest
 
+from kernel.engine.inspection import health
 from kernel.errors import EngineFault
 from kernel.ids import GPU_POOL, SCHEDULER
-from kernel.inspection import health
 from kernel.messages import ReadOutState, StateRead
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from ownership import BaseName, Place
 from tests.kernel.loopless import Loopless, error_of
 from tests.pressure.worlds import (

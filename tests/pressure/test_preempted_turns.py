@@ -3,10 +3,10 @@
 import attrs
 import pytest
 
+from kernel.engine.inspection import stats
 from kernel.errors import EngineFault, RequestAborted, SessionClosed, SessionLost
 from kernel.ids import SCHEDULER
-from kernel.inspection import stats
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from kernel.turn import TurnRequest, TurnState
 from ownership import Place
 from tests.kernel.loopless import Loopless, error_of, read, tokens_of

@@ -8,13 +8,13 @@ import pytest
 
 from adapters.fake_device import FakeDevice
 from kernel import PromptTooLong, ValidationError
+from kernel.actors.reply import Reply
+from kernel.engine.streaming_session import check_on_limit
 from kernel.ids import SessionId
 from kernel.messages import Exported, ExportSession
-from kernel.reply import Reply
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from kernel.sliding import SlidingWindow
 from kernel.state_image import StateImage
-from kernel.streaming_session import check_on_limit
 from ownership import Place
 from tests.kernel.loopless import Loopless, error_of, tokens_of
 from tests.pressure.worlds import (

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from adapters.fake_tokenizer import FakeTokenizer
+from adapters.fake_device.tokenizer import FakeTokenizer
 from adapters.models import reference
 from adapters.models.config_reader import ConfigReader
 from adapters.models.families import jamba

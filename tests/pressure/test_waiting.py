@@ -34,7 +34,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> list[RecordingPolicy]:
         made.append(RecordingPolicy(make_policy(config)))
         return made[-1]
 
-    monkeypatch.setattr("kernel.core.make_policy", make)
+    monkeypatch.setattr("kernel.engine.core.make_policy", make)
     return made
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from kernel import SamplingParams
 from kernel.ids import SessionId, session_custodian
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from kernel.turn import TurnRequest
 from ownership import BaseName, Place
 from tests.kernel.loopless import Loopless, tokens_of

@@ -8,23 +8,23 @@ from tests.results.run import Run
 
 __all__ = ["RUNS"]
 
-CORE = ("ownership/*.py", "kernel/*.py")
-FAKE_DEVICE = ("adapters/fake_*.py",)
+CORE = ("ownership/*.py", "kernel/**/*.py", "!kernel/testing/**/*.py")
+FAKE_DEVICE = ("adapters/fake_device/*.py",)
 TESTING = ("kernel/testing/device.py", "kernel/testing/invariants.py")
 EXPLORER = (*TESTING, "kernel/testing/explorer/**/*.py")
 NOT_EXPLORED = (
     # It drives a core without the public door, an event loop or text.
-    "!kernel/blocking.py",
-    "!kernel/desk.py",
-    "!kernel/detokenizer.py",
-    "!kernel/engine.py",
-    "!kernel/engine_context.py",
-    "!kernel/foreign_params.py",
-    "!kernel/generation.py",
-    "!kernel/request.py",
-    "!kernel/request_options.py",
-    "!kernel/shell.py",
-    "!kernel/streaming_session.py",
+    "!kernel/engine/blocking.py",
+    "!kernel/engine/desk.py",
+    "!kernel/requests/detokenizer.py",
+    "!kernel/engine/engine.py",
+    "!kernel/engine/context.py",
+    "!kernel/requests/foreign_params.py",
+    "!kernel/engine/generation.py",
+    "!kernel/engine/request.py",
+    "!kernel/requests/options.py",
+    "!kernel/engine/shell.py",
+    "!kernel/engine/streaming_session.py",
 )
 SIMULATION = (*TESTING, "kernel/testing/simulation/**/*.py")
 LINT = ("ownership/lint/**/*.py",)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernel.logit_rules import KnownTokens, LogitRules
+from kernel.requests.logit_rules import KnownTokens, LogitRules
 from kernel.step import RowSampling
 
 __all__ = ["how", "known_of", "random_logits", "random_row", "ruled"]

@@ -25,7 +25,7 @@ from transformers.generation.logits_process import (
 )
 
 from adapters.torch_device.sampling import draw, uniform
-from kernel.logit_rules import LogitRules
+from kernel.requests.logit_rules import LogitRules
 from kernel.step import RowSampling
 from tests.sampling.distribution import changed_logits, distributions
 from tests.sampling.rows import how, known_of, random_logits, ruled

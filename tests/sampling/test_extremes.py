@@ -10,7 +10,7 @@ from torch import Tensor
 from adapters.torch_device.sampling import draw, uniform, weights
 from adapters.torch_device.sampling.arrays import numbers, ranked, whole_table
 from adapters.torch_device.threads import flush_denormals_in_this_thread
-from kernel.logit_rules import LogitsProcessor
+from kernel.requests.logit_rules import LogitsProcessor
 from kernel.step import RowFault, RowOutcome, RowSampling
 from tests.sampling.rows import how, random_logits, ruled
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from adapters.torch_device.sampling import draw
-from kernel.logit_rules import LogitsProcessor
+from kernel.requests.logit_rules import LogitsProcessor
 from kernel.step import RowFault, RowSampling
 from tests.sampling.rows import how, random_logits, ruled
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from adapters.torch_device.sampling import SamplingMemory, draw
 from adapters.torch_device.sampling.arrays import floats, numbers
 from adapters.torch_device.sampling.memory import SeenTokens
-from kernel.logit_rules import LogitRules, LogitsProcessor
+from kernel.requests.logit_rules import LogitRules, LogitsProcessor
 from kernel.step import RowSampling
 from tests.sampling.distribution import changed_logits
 from tests.sampling.rows import Parity, how, known_of, random_logits, ruled

@@ -7,7 +7,7 @@ import torch
 
 from adapters.torch_device.sampling import draw, score
 from adapters.torch_device.sampling.arrays import numbers
-from kernel.logit_rules import LogitsProcessor
+from kernel.requests.logit_rules import LogitsProcessor
 from kernel.step import RowScores
 from tests.sampling.rows import how, random_logits, ruled
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from adapters.ragged.passes import PassBudget, cut
-from kernel.batch import build_step
 from kernel.outputs import Logprob
+from kernel.scheduling.batch import build_step
 from kernel.step import DeviceLimits, PromptScoring, StepRow
 from kernel.turn import OpenTurn
 from ownership import SlotIndex

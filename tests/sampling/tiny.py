@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adapters.fake_tokenizer import FakeTokenizer
+from adapters.fake_device.tokenizer import FakeTokenizer
 from adapters.models.reference import reference_logits
 from kernel import Engine, EngineConfig, TokenLogprobs
 from kernel.step import OpenedDevice

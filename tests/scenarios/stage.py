@@ -17,9 +17,9 @@ import attrs
 
 from adapters.fake_device import FakeDevice
 from kernel import Engine, EngineConfig, RequestOutput, Session
+from kernel.engine.request import RunningTurn
 from kernel.environment import Environment
 from kernel.ids import SCHEDULER, SessionId, session_custodian
-from kernel.request import RunningTurn
 from kernel.step import OpenedDevice
 from ownership import DEVICE, NO_SLOT, ClaimView, CustodianId, Place, SlotIndex
 from tests.scenarios.held_device import HeldDevice

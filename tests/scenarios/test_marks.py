@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kernel import CheckpointNotFound, SessionBusy, SessionClosed, ValidationError
-from kernel.session_history import MOST_MARKS
+from kernel.sessions.history import MOST_MARKS
 from tests.scenarios.inputs import DeviceFactory
 from tests.scenarios.stage import greedy, open_stage, prompt
 from tests.scenarios.test_rewind import open_running, play, say

@@ -25,7 +25,7 @@ from kernel import (
     ValidationError,
 )
 from kernel.errors import EngineClosed
-from kernel.sampling_key import choice_seed
+from kernel.requests.sampling_key import choice_seed
 from tests.scenarios.inputs import DeviceFactory
 from tests.scenarios.stage import Stage, open_fake, open_stage, prompt
 

@@ -108,14 +108,14 @@ def test_processes_share_the_seeds(capsys: pytest.CaptureFixture[str]) -> None:
         Mutant(
             id="commit-beyond-the-log",
             breaks="a state is committed that lies beyond what its log keeps",
-            path="kernel/session_state.py",
+            path="kernel/sessions/state.py",
             old="if not 0 < position <= len(self.log) - 1:",
             new="if not 0 < position:",
         ),
         Mutant(
             id="a-late-claim-stays",
             breaks="what arrives for a forgotten turn goes back",
-            path="kernel/turn_ends.py",
+            path="kernel/sessions/turn_ends.py",
             old='forgotten turn goes back."""\n        self.state.roll_back(claim)\n',
             new='forgotten turn goes back."""\n',
         ),

@@ -5,9 +5,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from kernel.engine.request import RunningTurn
 from kernel.errors import EngineClosed
 from kernel.outputs import Delta
-from kernel.request import RunningTurn
 from kernel.testing.simulation import (
     Backend,
     Failure,

@@ -20,7 +20,7 @@ from adapters.structured import LibraryCompiler
 from adapters.structured.constraint import GrammarConstraint
 from adapters.torch_device.sampling import draw
 from kernel import StructuredOutputs
-from kernel.logit_rules import KnownTokens, LogitRules
+from kernel.requests.logit_rules import KnownTokens, LogitRules
 from kernel.step import RowSampling
 
 RECORD = {

@@ -9,7 +9,7 @@ from adapters.text.chat_format import TemplateChatFormat
 from adapters.text.template import ChatTemplate
 from adapters.text.tokenizer import HubTokenizer
 from kernel.chat import ChatPrompt, Composition, Message
-from kernel.conversation import Composing, Conversation
+from kernel.requests.conversation import Composing, Conversation
 from tests.text.templates import Shape
 
 __all__ = ["Talk", "format_of", "said"]

@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from adapters.fake_device import FakeDevice
-from adapters.fake_workers import Job
+from adapters.fake_device.workers import Job
 from adapters.text.tokenizer import HubTokenizer
 from kernel import Engine, OpenedDevice
 from kernel.chat import ChatFormat

@@ -21,12 +21,12 @@ from kernel import (
     SessionClosed,
     ValidationError,
 )
-from kernel.actor import Address
+from kernel.actors.actor import Address
+from kernel.actors.reply import Reply
 from kernel.chat import Composition, Exchange, Message
-from kernel.desk import CALLER
+from kernel.engine.desk import CALLER
 from kernel.ids import SessionId, TurnId, session_custodian
 from kernel.messages import CancelTurn, CloseSession, InterruptTurn, SessionMessage
-from kernel.reply import Reply
 from tests.text.conversations import format_of, said
 from tests.text.scripted import ScriptedDevice, log_of, opened
 from tests.text.templates import TEMPLATES

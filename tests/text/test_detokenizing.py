@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.text.tokenizer import HubTokenizer
-from kernel.detokenizer import IncrementalDetokenizer
+from kernel.requests.detokenizer import IncrementalDetokenizer
 from tests.text.texts import HARD, difference, random_ids
 from tests.text.trained import KINDS, tokenizer
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from adapters.text.tokenizer import HubTokenizer
-from kernel.detokenizer import IncrementalDetokenizer
+from kernel.requests.detokenizer import IncrementalDetokenizer
 
 __all__ = ["HARD", "difference", "random_ids"]
 

@@ -13,7 +13,7 @@ import click
 import torch
 
 from adapters.torch_device import TorchDevice, open_torch
-from kernel.byte_sizes import format_bytes
+from kernel.memory.byte_sizes import format_bytes
 from kernel.step import DeviceLimits, DeviceStep, RowSampling, StepRow
 from ownership import NO_SLOT, PageIndex, SlotIndex
 

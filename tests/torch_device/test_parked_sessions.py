@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from adapters.fake_tokenizer import FakeTokenizer
+from adapters.fake_device.tokenizer import FakeTokenizer
 from kernel import Engine, EngineConfig, EngineStats, OpenedDevice, SamplingParams
 from tests.oracle.tiny_model import TinyModel
 

@@ -5,11 +5,11 @@ from typing import ClassVar, final
 import attrs
 
 from adapters.cli.bench.clock import best_of, seconds
-from kernel.actor import Actor, Address, System
-from kernel.dispatcher import Dispatcher
+from kernel.actors.actor import Actor, Address, System
+from kernel.actors.dispatcher import Dispatcher
+from kernel.actors.supervision import RestartIntensity
 from kernel.environment import Environment
 from kernel.probe import NullProbe
-from kernel.supervision import RestartIntensity
 from ownership import Capacity, CustodianId, Ledger
 
 __all__ = ["hop_us"]

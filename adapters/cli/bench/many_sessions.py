@@ -23,8 +23,8 @@ from adapters.cli.bench.counting_store import CountingFiles
 from adapters.cli.bench.resident_memory import resident_bytes
 from adapters.cli.bench.small_states import config_for, open_small
 from kernel import Engine, SamplingParams
+from kernel.engine.opening import find_session_files
 from kernel.ids import SessionId
-from kernel.opening import find_session_files
 from kernel.session_store import SyncPolicy
 
 __all__ = ["ManySessions", "World", "name_of", "one_turn"]

@@ -6,7 +6,7 @@ from typing import ClassVar
 import attrs
 
 from adapters.cli.bench.clock import best_of
-from kernel.mailbox import Mailbox
+from kernel.actors.mailbox import Mailbox
 from ownership import (
     ZEROS,
     Absorbed,

@@ -23,7 +23,7 @@ from adapters.cli.bench.counting import CountingDevice
 from adapters.cli.bench.first_token import first_token_s
 from adapters.cli.bench.resume_models import MODELS, open_model
 from kernel import Engine, EngineConfig, SamplingParams, Session
-from kernel.opening import file_header, find_session_files
+from kernel.engine.opening import file_header, find_session_files
 from kernel.session_store import DropState
 
 __all__ = ["TIERS", "resume_ms"]

@@ -12,7 +12,7 @@ import attrs
 import torch
 from torch import Tensor
 
-from kernel.logit_rules import LogitsProcessor
+from kernel.requests.logit_rules import LogitsProcessor
 from kernel.step import RowFault, RowOutcome, RowSampling, RowScores
 
 __all__ = ["apply_constraint", "apply_processors", "mark_last"]

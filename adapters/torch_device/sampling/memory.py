@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kernel.logit_rules import LogitRules
+from kernel.requests.logit_rules import LogitRules
 
 Array = npt.NDArray[np.int64]
 

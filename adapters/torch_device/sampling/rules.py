@@ -18,7 +18,7 @@ from adapters.torch_device.sampling.arrays import floats, indices
 from adapters.torch_device.sampling.foreign import apply_constraint, apply_processors
 from adapters.torch_device.sampling.masks import WORD, cleared
 from adapters.torch_device.sampling.memory import SamplingMemory, TurnMemory
-from kernel.logit_rules import LogitRules
+from kernel.requests.logit_rules import LogitRules
 from kernel.step import RowFault, RowSampling
 
 __all__ = ["apply_rules", "ban"]

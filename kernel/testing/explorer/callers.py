@@ -9,15 +9,15 @@ from operator import attrgetter
 
 import attrs
 
-from kernel.actor import Address
-from kernel.core import Core
+from kernel.actors.actor import Address
+from kernel.actors.reply import Reply
+from kernel.engine.core import Core
 from kernel.errors import TenureError
 from kernel.ids import SessionId, TurnId
 from kernel.messages import CancelTurn, CloseSession, InterruptTurn, SessionMessage, StartTurn
-from kernel.output_buffer import TurnOutput
 from kernel.params import SamplingParams
-from kernel.reply import Reply
-from kernel.session import SessionActor
+from kernel.requests.output_buffer import TurnOutput
+from kernel.sessions.session import SessionActor
 from kernel.testing.explorer.world import Conversation, Interrupt, Turn
 from kernel.turn import TurnRequest
 from ownership import CustodianId

@@ -11,13 +11,13 @@ from hashlib import blake2b
 from marshal import dumps
 from typing import Any
 
-from kernel.actor import AnyActor
-from kernel.gpu_pool import GpuPool
+from kernel.actors.actor import AnyActor
+from kernel.devices.gpu_pool import GpuPool
 from kernel.ids import GPU_POOL, SCHEDULER
 from kernel.messages import Rested, Tick
 from kernel.policies import FirstCome
-from kernel.scheduler import Scheduler
-from kernel.session import SessionActor
+from kernel.scheduling.scheduler import Scheduler
+from kernel.sessions.session import SessionActor
 from kernel.testing.explorer.callers import Caller
 from kernel.testing.explorer.forms import Names, field, message_form, turn_form
 from kernel.testing.explorer.parking_form import parking_form

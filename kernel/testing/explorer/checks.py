@@ -10,7 +10,7 @@ from itertools import product
 import attrs
 
 from kernel.messages import CancelTurn
-from kernel.session import SessionActor
+from kernel.sessions.session import SessionActor
 from kernel.testing.explorer.callers import Asked, Caller
 from kernel.testing.explorer.events import Event
 from kernel.testing.explorer.forms import field

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from kernel.core import Core
+from kernel.engine.core import Core
 from kernel.ids import TurnId
 from kernel.messages import Down, ForgetIdle
 from kernel.step import StepDone, TransferDone

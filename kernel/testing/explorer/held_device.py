@@ -14,9 +14,9 @@ from typing import Any, Literal, cast
 
 import attrs
 
+from kernel.engine.opening import DEVICES
 from kernel.errors import ValidationError
 from kernel.loading import no_progress
-from kernel.opening import DEVICES
 from kernel.step import (
     DeviceFactory,
     DeviceLimits,

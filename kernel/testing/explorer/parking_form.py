@@ -3,7 +3,7 @@
 from typing import Any
 
 from kernel.ids import GPU_POOL
-from kernel.parking import Errand, Parking, ParkState, ParkTurn
+from kernel.scheduling.parking import Errand, Parking, ParkState, ParkTurn
 from kernel.testing.explorer.forms import Names, field
 
 __all__ = ["parking_form"]

@@ -26,8 +26,8 @@ from kernel.messages import (
     TurnFinished,
     WorkerEnded,
 )
-from kernel.parking import ParkTurn, ReadState, TransferFlight
-from kernel.session import SessionActor
+from kernel.scheduling.parking import ParkTurn, ReadState, TransferFlight
+from kernel.sessions.session import SessionActor
 from kernel.step import StepDone, TransferDone
 from kernel.testing.explorer.events import Event
 from kernel.testing.explorer.forms import field

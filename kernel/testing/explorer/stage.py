@@ -7,10 +7,10 @@ from typing import Any
 
 import attrs
 
-from kernel.actor import AnyActor, Timer
-from kernel.core import Core
+from kernel.actors.actor import AnyActor, Timer
+from kernel.actors.mailbox import Mailbox
+from kernel.engine.core import Core
 from kernel.environment import Environment
-from kernel.mailbox import Mailbox
 from kernel.messages import Rested, Tick
 from kernel.probe import NullProbe
 from kernel.testing.explorer.callers import Asked, Caller

@@ -1,6 +1,6 @@
 """What a timer is for: the message that it will post, read out of the callback that it calls."""
 
-from kernel.actor import Timer
+from kernel.actors.actor import Timer
 from kernel.messages import ForgetIdle, StepOverdue, TurnAlarm
 
 __all__ = ["Alarm", "message_of"]

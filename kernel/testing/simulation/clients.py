@@ -7,9 +7,9 @@ from typing import Literal, Protocol
 import anyio
 
 from kernel.chat import Prompt
-from kernel.engine import Engine
-from kernel.request import RunningTurn
-from kernel.streaming_session import Session
+from kernel.engine.engine import Engine
+from kernel.engine.request import RunningTurn
+from kernel.engine.streaming_session import Session
 from kernel.testing.simulation.plan import ClientPlan, Kind, Operation
 from kernel.testing.simulation.scores import wrong_delta, wrong_result
 from kernel.testing.simulation.speech import said

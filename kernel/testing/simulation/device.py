@@ -12,8 +12,8 @@ from typing import Protocol
 
 import attrs
 
+from kernel.engine.opening import DEVICES
 from kernel.loading import no_progress
-from kernel.opening import DEVICES
 from kernel.step import (
     Device,
     DeviceFactory,

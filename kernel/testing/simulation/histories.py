@@ -11,13 +11,13 @@ from typing import Any
 
 import attrs
 
-from kernel.core import Core
+from kernel.actors.reply import Reply
+from kernel.engine.core import Core
 from kernel.errors import SessionLost
 from kernel.ids import session_custodian
 from kernel.messages import HistoryMessage, InterruptTurn
-from kernel.output_buffer import TurnEnd
-from kernel.reply import Reply
-from kernel.session import SessionActor
+from kernel.requests.output_buffer import TurnEnd
+from kernel.sessions.session import SessionActor
 from kernel.testing.simulation.speech import mark_of
 from kernel.testing.simulation.told import Told
 from kernel.turn import OpenTurn, TurnRequest

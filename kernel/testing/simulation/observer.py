@@ -8,8 +8,9 @@ hold, and counts what has been seen.
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from kernel.actor import Address, AnyActor
-from kernel.core import Core
+from kernel.actors.actor import Address, AnyActor
+from kernel.actors.supervision import Child
+from kernel.engine.core import Core
 from kernel.ids import GPU_POOL, STORE
 from kernel.messages import (
     Cancel,
@@ -30,10 +31,9 @@ from kernel.messages import (
     Submit,
     Tick,
 )
-from kernel.scheduler import Scheduler
-from kernel.session import SessionActor
-from kernel.store_messages import StoreOverdue
-from kernel.supervision import Child
+from kernel.messages.store import StoreOverdue
+from kernel.scheduling.scheduler import Scheduler
+from kernel.sessions.session import SessionActor
 from kernel.testing import invariants
 from kernel.testing.simulation.decisions import Track
 from kernel.testing.simulation.histories import Histories

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import final
 
-from kernel.core import Core
+from kernel.engine.core import Core
 from kernel.step import (
     Device,
     DeviceLimits,

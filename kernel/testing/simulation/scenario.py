@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import anyio
 
-from kernel.engine import Engine
+from kernel.engine.engine import Engine
 from kernel.errors import TenureError
 from kernel.testing import invariants
 from kernel.testing.simulation.clients import Client

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kernel.messages import Parked
-from kernel.parking import Parking
-from kernel.scheduler import Scheduler
-from kernel.session import SessionActor
+from kernel.scheduling.parking import Parking
+from kernel.scheduling.scheduler import Scheduler
+from kernel.sessions.session import SessionActor
 from kernel.state_image import StateImage
 from kernel.step import CopyOf, DeviceStep, StepRow
 from kernel.turn import OpenTurn, TurnState

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 import attrs
 
 from kernel.messages import DropMark, HistoryMessage, InterruptTurn, RestoreMark, Rewind, SetMark
-from kernel.output_buffer import TurnEnd
+from kernel.requests.output_buffer import TurnEnd
 from kernel.turn import TurnRequest
 
 __all__ = ["Told"]

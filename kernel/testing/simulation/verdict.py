@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kernel.core import Core
+from kernel.engine.core import Core
 from kernel.testing import invariants
 from kernel.testing.simulation.reference import wrong_tokens
 from kernel.testing.simulation.world import OpenWorld, World

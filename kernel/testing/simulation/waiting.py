@@ -8,7 +8,7 @@ world that has come to be without faults.
 
 from collections.abc import Sequence
 
-from kernel.core import Core
+from kernel.engine.core import Core
 from kernel.testing.simulation.histories import TurnRecord
 
 __all__ = ["late_turns", "steps_for_all"]

@@ -9,7 +9,7 @@ import anyio
 import attrs
 
 from kernel.config import EngineConfig
-from kernel.engine import Engine
+from kernel.engine.engine import Engine
 from kernel.environment import Environment
 from kernel.errors import TenureError
 from kernel.step import OpenedDevice

@@ -4,12 +4,12 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_ARCHIVE = "kernel/session_archive.py"
-_SNAPSHOTS = "kernel/session_snapshots.py"
-_TIERS = "kernel/session_tiers.py"
-_STATE = "kernel/session_state.py"
-_REST = "kernel/session_rest.py"
-_STORED = "kernel/stored_sessions.py"
+_ARCHIVE = "kernel/sessions/archive.py"
+_SNAPSHOTS = "kernel/sessions/snapshots.py"
+_TIERS = "kernel/sessions/tiers.py"
+_STATE = "kernel/sessions/state.py"
+_REST = "kernel/sessions/rest.py"
+_STORED = "kernel/sessions/stored_sessions.py"
 
 _DORMANT = "tests/durable/test_dormant.py::test_"
 _RACES = "tests/durable/test_races.py::test_"
@@ -135,7 +135,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "interrupt-during-a-fetch-is-lost",
         "A turn that is interrupted while its state is read ends then.",
-        "kernel/turn_starts.py",
+        "kernel/sessions/turn_starts.py",
         "        if active.is_interrupted:\n            self._home.door.leave(turn.id)",
         "        if False:\n            self._home.door.leave(turn.id)",
         rule="whoever waits is answered",

@@ -4,10 +4,10 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_ACTOR = "kernel/session.py"
-_ARCHIVE = "kernel/session_archive.py"
-_STATE = "kernel/session_state.py"
-_STORE = "kernel/store_actor.py"
+_ACTOR = "kernel/sessions/session.py"
+_ARCHIVE = "kernel/sessions/archive.py"
+_STATE = "kernel/sessions/state.py"
+_STORE = "kernel/sessions/store_actor.py"
 
 _KEEPING = "tests/durable/test_durable_turns.py::test_"
 _RACES = "tests/durable/test_races.py::test_"
@@ -17,7 +17,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "told-before-it-is-kept",
         "A caller is told the end of a turn when its tokens are on the disk.",
-        "kernel/turn_ends.py",
+        "kernel/sessions/turn_ends.py",
         "partial(self._turn_kept, end), self._turn_lost)\n",
         "lambda: None, self._turn_lost)\n            self._turn_kept(end)\n",
         rule="acknowledged is kept",
@@ -26,7 +26,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "committed-although-it-was-not-kept",
         "A turn that the store can't keep has not happened.",
-        "kernel/turn_ends.py",
+        "kernel/sessions/turn_ends.py",
         "partial(self._turn_kept, end), self._turn_lost)\n",
         "partial(self._turn_kept, end), lambda _error: self._turn_kept(end))\n",
         rule="acknowledged is kept",
@@ -35,7 +35,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "lost-turn-keeps-its-claim",
         "The claim of a turn that can't be kept goes back.",
-        "kernel/turn_ends.py",
+        "kernel/sessions/turn_ends.py",
         '        self.state.drop_held()\n        self.conclude(TurnEnd("error", 0, error=error))',
         '        self.conclude(TurnEnd("error", 0, error=error))',
         rule="a failed turn gives its memory back",
@@ -53,7 +53,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "cancelled-after-its-outcome",
         "A cancel that comes while a turn is being kept comes too late.",
-        "kernel/turn_ends.py",
+        "kernel/sessions/turn_ends.py",
         "        if active is not None and active.decided is None:\n",
         "        if active is not None:\n",
         rule="the first outcome stands",
@@ -170,7 +170,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "marks-beyond-the-log-kept",
         "A mark goes from the disk with the log that it stands on.",
-        "kernel/session_history.py",
+        "kernel/sessions/history.py",
         "return {name: mark for name, mark in marks.items() if mark.length <= length}",
         "return dict(marks)",
         rule="a mark stands on its log",
@@ -179,7 +179,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "dead-scheduler-takes-a-decided-turn",
         "The death of the scheduler is no concern of a turn that is being kept.",
-        "kernel/turn_ends.py",
+        "kernel/sessions/turn_ends.py",
         "is_theirs and active.decided is None",
         "is_theirs",
         rule="the first outcome stands",

@@ -2,8 +2,8 @@
 
 from tests.mutants.mutant import Mutant
 
-_DISPATCHER = "kernel/dispatcher.py"
-_POOL = "kernel/gpu_pool.py"
+_DISPATCHER = "kernel/actors/dispatcher.py"
+_POOL = "kernel/devices/gpu_pool.py"
 
 MUTANTS: list[Mutant] = [
     Mutant(
@@ -57,7 +57,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "post-to-the-dead-vanishes",
         "A message to somebody who is gone comes back to its sender.",
-        "kernel/mailbox.py",
+        "kernel/actors/mailbox.py",
         "        if self._closed:\n            return message",
         "        if self._closed:\n            return None",
         rule="post returns the message when the addressee is gone",
@@ -73,7 +73,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "mail-lost-at-close",
         "Closing a mailbox returns what was not delivered.",
-        "kernel/mailbox.py",
+        "kernel/actors/mailbox.py",
         "        left = list(self._mail)",
         "        left = list(self._mail)[1:]",
         rule="6 whoever waits is answered",
@@ -81,7 +81,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "mail-keeps-custody",
         "Taking a message takes its handles into the actor's custody.",
-        "kernel/mailbox.py",
+        "kernel/actors/mailbox.py",
         "                move(getattr(message, name), self.custodian, self.owner, site)",
         "                move(getattr(message, name), self.custodian, self.custodian, site)",
         rule="a handle has one custodian",
@@ -89,7 +89,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "door-lets-one-more-in",
         "The bound on queued requests holds.",
-        "kernel/door.py",
+        "kernel/actors/door.py",
         "        if len(self._tokens_by_turn) >= self._max_reqs:",
         "        if len(self._tokens_by_turn) > self._max_reqs:",
         rule="bounds are counted at the door",
@@ -140,7 +140,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "dead-pools-lease-forgotten",
         "The leases of a GPU pool that died stand in quarantine until its thread is done.",
-        "kernel/quarantine.py",
+        "kernel/devices/quarantine.py",
         "            self._leases[step] = lease\n",
         "            self._leases.pop(step, None)\n",
         rule="6 overdue is a death",
@@ -148,7 +148,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "quarantine-not-counted",
         "What a hanging step has is counted as out of reach.",
-        "kernel/quarantine.py",
+        "kernel/devices/quarantine.py",
         "            self._ledger.quarantine(lease)\n",
         "",
         rule="6 overdue is a death",
@@ -156,7 +156,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "quarantined-step-landed-twice",
         "A lease leaves quarantine once.",
-        "kernel/quarantine.py",
+        "kernel/devices/quarantine.py",
         "        return self._leases.pop(step, None)",
         "        return self._leases.get(step)",
         rule="a completion is one message",
@@ -164,7 +164,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "orphan-lease-forgotten",
         "A lease whose launch died with its scheduler is found and landed.",
-        "kernel/orphans.py",
+        "kernel/devices/orphans.py",
         "    return [lease for lease in view.leases() if lease not in known]",
         "    return [lease for lease in view.leases() if lease in known and not pool]",
         rule="4.2 lease never reclaimed",
@@ -172,7 +172,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "lost-device-not-noticed",
         "A device that says that it is lost fails every open turn.",
-        "kernel/recovery.py",
+        "kernel/devices/recovery.py",
         "        elif report.device_lost:",
         "        elif report.device_lost and self._stalls:",
         rule="6 overdue is a death",

@@ -8,7 +8,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "dropped-turn-leaves-its-state",
         "What a turn leaves in the prefix cache, a step of its own has written.",
-        "kernel/workload.py",
+        "kernel/scheduling/workload.py",
         "        self.parking.give_back_parked(turn)\n"
         "        if claim is not None:\n"
         "            self.port.rollback(claim)\n",
@@ -23,7 +23,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "export-leaves-the-state-away",
         "What is saved of a session is its log and its state.",
-        "kernel/session_tiers.py",
+        "kernel/sessions/tiers.py",
         "        reply.answer(Exported(record, image))\n        then()\n",
         "        reply.answer(Exported(record, None))\n        then()\n",
         rule="a moved state is bit-identical",

@@ -4,12 +4,12 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_PARKING = "kernel/parking.py"
-_WORKLOAD = "kernel/workload.py"
-_ROOM = "kernel/room.py"
-_ADMISSION = "kernel/admission.py"
+_PARKING = "kernel/scheduling/parking.py"
+_WORKLOAD = "kernel/scheduling/workload.py"
+_ROOM = "kernel/scheduling/room.py"
+_ADMISSION = "kernel/scheduling/admission.py"
 _SLIDING = "kernel/sliding.py"
-_SCHEDULER = "kernel/scheduler.py"
+_SCHEDULER = "kernel/scheduling/scheduler.py"
 
 _COPIES = "tests/pressure/test_parking.py::test_"
 _TURNS = "tests/pressure/test_preempted_turns.py::test_"
@@ -200,7 +200,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "fork-forgets-to-slide",
         "A fork has its parent's policy.",
-        "kernel/session_state.py",
+        "kernel/sessions/state.py",
         "        self.slides = parent.slides\n",
         "",
         rule="a fork and its parent go their own ways",

@@ -4,11 +4,11 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_CACHE = "kernel/prefix_cache.py"
-_TREE = "kernel/prefix_tree.py"
-_PREFIXES = "kernel/prefixes.py"
-_PUBLISHING = "kernel/publishing.py"
-_ROOM = "kernel/room.py"
+_CACHE = "kernel/prefixes/cache.py"
+_TREE = "kernel/prefixes/tree.py"
+_PREFIXES = "kernel/prefixes/turn_prefixes.py"
+_PUBLISHING = "kernel/scheduling/publishing.py"
+_ROOM = "kernel/scheduling/room.py"
 
 _NEAR = (
     "tests/prefix_cache/test_prefix_tree.py",
@@ -45,7 +45,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "salts-share",
         "Nothing that stands under one salt is found under another.",
-        "kernel/active_turn.py",
+        "kernel/sessions/active_turn.py",
         "cache=CacheUse(state.cache_salt, request.cache_at)",
         'cache=CacheUse("", request.cache_at)',
         near=_NEAR,
@@ -53,7 +53,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "fork-forgets-the-salt",
         "A fork's history stays under its parent's salt.",
-        "kernel/session_state.py",
+        "kernel/sessions/state.py",
         "        self.cache_salt = parent.cache_salt\n",
         "",
         near=_NEAR,
@@ -61,7 +61,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "session-state-passed-over",
         "A turn starts from its session's own state where there is one.",
-        "kernel/admission.py",
+        "kernel/scheduling/admission.py",
         "        if has_state or turn.base is not ZEROS or turn.image is not None:\n",
         "        if has_state or turn.image is not None:\n",
         near=_NEAR,
@@ -85,7 +85,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "copies-before-turns",
         "While a turn waits for room, nothing is evicted for a copy, which has no rank.",
-        "kernel/scheduler.py",
+        "kernel/scheduling/scheduler.py",
         "        may_evict = not self._admission.is_short\n",
         "        may_evict = True\n",
         near=_NEAR,
@@ -133,7 +133,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "shared-pages-lost-from-the-books",
         "Pages of an evicted state count for those that still share them.",
-        "kernel/cache_bytes.py",
+        "kernel/prefixes/cache_bytes.py",
         "            sharer.bytes = self.sizes.alone(sharer.position, shared)\n",
         "",
         near=_NEAR,
@@ -174,7 +174,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "cache-outlives-its-engine",
         "At the end nobody holds anything.",
-        "kernel/core.py",
+        "kernel/engine/core.py",
         "        self.clear_cache(forever=True)\n",
         "",
         near=_NEAR,
@@ -182,7 +182,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "rows-run-past-wanted-positions",
         "A row ends where a state is wanted: no other step will be at that position.",
-        "kernel/batch.py",
+        "kernel/scheduling/batch.py",
         "        size = min(turn.cache.row_end(turn.position, end) - turn.position, budget)\n",
         "        size = min(end - turn.position, budget)\n",
         near=_NEAR,
@@ -190,7 +190,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "kept-end-is-an-interrupt",
         "A one-shot whose state is kept ends for the reason that it ended for.",
-        "kernel/turn_ends.py",
+        "kernel/sessions/turn_ends.py",
         "            end = self.active.end_of(message.kept, message.reason, message.stop_token)\n"
         "            self.decide(end)\n",
         '            self.decide(self.active.end_of(message.kept, "interrupt", None))\n',
@@ -199,7 +199,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "salt-lost-in-the-store",
         "A session's history stays under its salt, wherever the session was meanwhile.",
-        "kernel/session_identity.py",
+        "kernel/sessions/identity.py",
         "        self._state.cache_salt = facts.cache_salt\n",
         "",
         near=_NEAR,

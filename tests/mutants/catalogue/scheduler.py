@@ -2,10 +2,10 @@
 
 from tests.mutants.mutant import Mutant
 
-_SCHEDULER = "kernel/scheduler.py"
-_WORKLOAD = "kernel/workload.py"
-_ROOM = "kernel/room.py"
-_ADMISSION = "kernel/admission.py"
+_SCHEDULER = "kernel/scheduling/scheduler.py"
+_WORKLOAD = "kernel/scheduling/workload.py"
+_ROOM = "kernel/scheduling/room.py"
+_ADMISSION = "kernel/scheduling/admission.py"
 
 MUTANTS: list[Mutant] = [
     Mutant(
@@ -68,7 +68,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "rank-by-arrival-alone",
         "The policy's rank orders the queue.",
-        "kernel/roster.py",
+        "kernel/scheduling/roster.py",
         "        turn.state = TurnState.WAITING\n        insort(self.waiting, turn, key=_rank)",
         "        turn.state = TurnState.WAITING\n        self.waiting.append(turn)",
         rule="7 juniors only",
@@ -100,7 +100,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "orphan-landing-wakes-nobody",
         "What supervision lands frees room, so it wakes the scheduler.",
-        "kernel/recovery.py",
+        "kernel/devices/recovery.py",
         "        self._dispatcher.post(Address[SchedulerMessage](SCHEDULER), Rested()",
         "        self._dispatcher.post(Address[SchedulerMessage](SUPERVISOR), Rested()",
         rule="7 wake-up",
@@ -166,7 +166,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "position-off-by-one",
         "A turn's position is what its state has absorbed.",
-        "kernel/landing.py",
+        "kernel/scheduling/landing.py",
         "    turn.position = position = start + absorbed",
         "    turn.position = position = start + absorbed - (absorbed > 1)",
         rule="position off by one",

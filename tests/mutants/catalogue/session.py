@@ -2,10 +2,10 @@
 
 from tests.mutants.mutant import Mutant
 
-_ACTOR = "kernel/session.py"
-_INTERRUPTS = "kernel/session_interrupts.py"
-_STATE = "kernel/session_state.py"
-_KEPT = "kernel/kept_states.py"
+_ACTOR = "kernel/sessions/session.py"
+_INTERRUPTS = "kernel/sessions/interrupts.py"
+_STATE = "kernel/sessions/state.py"
+_KEPT = "kernel/sessions/kept_states.py"
 
 MUTANTS: list[Mutant] = [
     Mutant(
@@ -27,7 +27,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "late-claim-committed",
         "A claim that comes after its turn was cancelled is no part of the next turn.",
-        "kernel/turn_ends.py",
+        "kernel/sessions/turn_ends.py",
         "        if active is None or not self.is_active(message.turn):\n"
         "            self.roll_back_late(message.claim)",
         "        if active is None or active.decided is not None:\n"
@@ -37,7 +37,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "late-claim-leaked",
         "A claim that comes after its turn was cancelled is rolled back.",
-        "kernel/turn_ends.py",
+        "kernel/sessions/turn_ends.py",
         "        self.state.roll_back(claim)\n",
         "",
         rule="5 late is rolled back",
@@ -45,7 +45,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "late-claim-wakes-nobody",
         "A late rollback frees room, so it wakes the scheduler.",
-        "kernel/turn_ends.py",
+        "kernel/sessions/turn_ends.py",
         "        self.state.roll_back(claim)\n        self._tell_scheduler(Rested())",
         "        self.state.roll_back(claim)",
         rule="7 wake-up",
@@ -53,7 +53,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "end-wakes-nobody",
         "A session that comes to rest wakes the scheduler: its state can be asked for now.",
-        "kernel/turn_ends.py",
+        "kernel/sessions/turn_ends.py",
         "        self._tell_scheduler(Rested())\n        if self._archive is not None:\n",
         "        if self._archive is not None:\n",
         rule="7 wake-up",
@@ -80,7 +80,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "down-ignored",
         "A turn whose scheduler has died fails.",
-        "kernel/turn_ends.py",
+        "kernel/sessions/turn_ends.py",
         "active.scheduler_incarnation == message.incarnation\n",
         "active.scheduler_incarnation > message.incarnation\n",
         rule="6 death is told",
@@ -88,7 +88,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "interrupt-beats-cancel",
         "A turn that was interrupted and is then cancelled is cancelled.",
-        "kernel/turn_ends.py",
+        "kernel/sessions/turn_ends.py",
         "        if active is not None and active.decided is None:\n",
         "        if active is not None and active.decided is None and not active.is_interrupted:\n",
         rule="6 cancel beats interrupt",
@@ -96,7 +96,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "larger-keep-wins",
         "Of what a turn says and what an interrupt accepted, the smaller is kept.",
-        "kernel/active_turn.py",
+        "kernel/sessions/active_turn.py",
         "        if self.keep is not None and self.keep < kept:",
         "        if self.keep is not None and self.keep > kept:",
         rule="5 smaller keep",
@@ -136,7 +136,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "checkpoint-kept-for-ever",
         "A checkpoint goes when the next turn begins.",
-        "kernel/turn_starts.py",
+        "kernel/sessions/turn_starts.py",
         "        if self.state.drop_checkpoint():",
         "        if not self.state.turns and self.state.drop_checkpoint():",
         rule="a checkpoint costs one turn, not two slots",
@@ -152,7 +152,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "ask-not-answered",
         "A session answers every ask, also when there is nothing to give.",
-        "kernel/session_tiers.py",
+        "kernel/sessions/tiers.py",
         "        moved = self._state.give_up(base)\n",
         "        if not (moved := self._state.give_up(base)):\n            return\n",
         rule="7 asks are answered once",
@@ -169,7 +169,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "cancel-not-passed-on",
         "The scheduler is told of each cancel.",
-        "kernel/turn_ends.py",
+        "kernel/sessions/turn_ends.py",
         "            self._tell_scheduler(Cancel(message.turn))\n"
         "            self.conclude(cancelled_end",
         "            self.conclude(cancelled_end",
@@ -178,7 +178,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "close-leaves-the-turn-running",
         "Closing a session forgets the turn that runs.",
-        "kernel/turn_ends.py",
+        "kernel/sessions/turn_ends.py",
         "            self._tell_scheduler(Cancel(active.id))\n",
         "",
         rule="5 late is rolled back",
@@ -186,7 +186,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "two-turns-at-once",
         "A session runs one turn, and a second one disturbs nothing.",
-        "kernel/turn_starts.py",
+        "kernel/sessions/turn_starts.py",
         "            self.waiting.turn_away(request, busy)",
         "            self._start(request)",
         rule="one active turn per session",
@@ -194,7 +194,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "interrupt-reply-dropped",
         "An interrupt is answered when its turn ends.",
-        "kernel/active_turn.py",
+        "kernel/sessions/active_turn.py",
         "                reply.answer(end.kept)",
         "                reply.answer",
         rule="reply dropped",
@@ -202,7 +202,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "turn-deadline-never-armed",
         "A turn ends at its deadline.",
-        "kernel/deadlines.py",
+        "kernel/sessions/deadlines.py",
         '            self._arm(request.id, "timeout", submitted + request.timeout_s)',
         "            return",
         rule="deadline never armed",
@@ -210,7 +210,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "idle-alarm-of-an-earlier-rest",
         "A session is forgotten when it has been idle for so long, and not before.",
-        "kernel/deadlines.py",
+        "kernel/sessions/deadlines.py",
         "        return rest == self._rests",
         "        return rest <= self._rests",
         rule="the idle clock runs only while no turn is live",
@@ -218,7 +218,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "dead-session-tells-nobody",
         "The callers of a session that died are told that it is lost.",
-        "kernel/turn_ends.py",
+        "kernel/sessions/turn_ends.py",
         '            active.settle(TurnEnd("error", 0, error=lost))',
         "            active.interrupts.clear()",
         rule="6 whoever waits is answered",
@@ -226,7 +226,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "queued-turn-dies-unheard",
         "A session that dies while it starts a queued turn tells the caller of that turn.",
-        "kernel/active_turn.py",
+        "kernel/sessions/active_turn.py",
         "            self.request.accepted.fail(end.error)\n",
         "            pass\n",
         rule="6 whoever waits is answered",
@@ -306,7 +306,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "outputs-draw-alike",
         "Each of several outputs draws by a seed of its own.",
-        "kernel/choices.py",
+        "kernel/engine/choices.py",
         "seed=choice_seed(seed, index)",
         "seed=choice_seed(seed, 0)",
         rule="randomness is a function of seed and index",
@@ -315,7 +315,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "prompt-stays-after-its-outputs",
         "What absorbed a prompt for several outputs closes after the last of them.",
-        "kernel/choices.py",
+        "kernel/engine/choices.py",
         "            absorber.mailbox.post(CloseSession(), CALLER)\n",
         "            pass\n",
         rule="nothing is left of a request",

@@ -117,7 +117,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "failed-image-is-committed",
         "What the device could not load is given back, and the turn goes on from its log.",
-        "kernel/scheduler.py",
+        "kernel/scheduling/scheduler.py",
         "        if isinstance(outcome, RowFault) and outcome.is_undefined:\n",
         "        if isinstance(outcome, RowFault) and outcome.is_undefined and not turn.draws:\n",
         rule="what was not copied is never used",

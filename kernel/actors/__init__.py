@@ -1,0 +1,1 @@
+"""Actors, and what runs them: mailboxes, the dispatcher, supervision, replies, the door."""

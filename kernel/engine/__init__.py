@@ -1,0 +1,1 @@
+"""An engine as its caller meets it: the public door, and what stands right behind it."""

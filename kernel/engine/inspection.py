@@ -1,0 +1,155 @@
+"""Looking into a running engine: statistics, health, sessions. Reads, never changes."""
+
+from typing import Literal
+
+from kernel.engine.core import Core
+from kernel.flight import Flight
+from kernel.outputs import CacheMiss, CheckpointInfo, EngineStats, Health, SessionInfo
+from kernel.scheduling.parking import TransferFlight
+from kernel.sessions.kept_states import NO_STATE
+from kernel.sessions.session import SessionActor
+from kernel.sessions.state import SessionState
+from ownership import BaseName, LedgerView, Place
+
+__all__ = ["dormant_info", "health", "session_info", "stats"]
+
+
+def stats(core: Core) -> EngineStats:
+    """Gauges of this moment and counters since opening. O(capacity): it audits."""
+    audit = core.ledger.audit()
+    view = core.ledger.view
+    capacity, host = view.capacity, view.host_capacity
+    scheduler = core.scheduler
+    cache = None if scheduler is None else scheduler.cache
+    counters, ends = core.counters, core.session_counters
+    usage = None if core.stored is None else core.stored.worker.usage()
+    return EngineStats(
+        num_requests_running=len(scheduler.roster.running) if scheduler else 0,
+        num_requests_waiting=(
+            len(scheduler.roster.waiting) + len(scheduler.roster.parking) if scheduler else 0
+        ),
+        num_queued_tokens=core.door.queued_tokens,
+        num_sessions=core.num_sessions,
+        sessions_stored=0 if usage is None else usage.sessions,
+        store_bytes=0 if usage is None else usage.log_bytes + usage.state_bytes,
+        slots_total=capacity.slots,
+        slots_free=audit.free_slots,
+        slots_batch=audit.on_device.get("batch", 0),
+        slots_session=audit.on_device.get("session", 0),
+        slots_cache=audit.on_device.get("cache", 0),
+        slots_draining=audit.on_device.get("draining", 0),
+        slots_quarantined=audit.on_device.get("quarantined", 0),
+        host_slots_total=0 if host is None else host.slots,
+        host_slots_free=audit.host_free_slots,
+        host_pages_total=0 if host is None else host.pages,
+        host_pages_free=audit.host_free_pages,
+        states_in_host=audit.in_host.get("session", 0),
+        pages_total=capacity.pages,
+        pages_free=audit.free_pages,
+        pages_quarantined=core.ledger.view.quarantined_pages,
+        steps=counters.steps,
+        turns_finished=ends.finished,
+        turns_cancelled=ends.cancelled,
+        turns_failed=ends.failed,
+        prompt_tokens=counters.absorbed_tokens,
+        generation_tokens=counters.generated_tokens,
+        cached_tokens=counters.cached_tokens,
+        cache_hits=counters.cache_hits,
+        cache_misses=counters.cache_misses,
+        cache_states=0 if cache is None else len(cache.states),
+        cache_bytes=0 if cache is None else cache.books.bytes,
+        cache_published=counters.cache_published,
+        cache_evictions=counters.cache_evictions,
+        recomputed_tokens=counters.recomputed_tokens,
+        preemptions=counters.preemptions,
+        rollbacks=core.ledger.view.counters.rollbacks,
+        forced_parks=counters.forced_parks,
+        reclaimed=core.ledger.view.counters.reclaimed,
+        restarts=core.recovery.restarts,
+    )
+
+
+def health(core: Core, *, is_running: bool) -> Health:
+    """Whether the engine serves, and what it has lost to hanging steps."""
+    view = core.ledger.view
+    scheduler = core.scheduler
+    flights: list[Flight | TransferFlight] = []
+    if scheduler is not None:
+        flights += scheduler.parking.flights
+        flights += [] if scheduler.flight is None else [scheduler.flight]
+    oldest = core.dispatcher.now() - core.config.step_timeout_s / 2
+    stalled = any(flight.launched_at < oldest for flight in flights)
+    return Health(
+        live=is_running and core.failure is None,
+        ready=is_running and core.door.closed_by is None,
+        stalled=stalled,
+        quarantined_slots=view.quarantined_slots,
+        quarantined_pages=view.quarantined_pages,
+        why="" if core.door.closed_by is None else str(core.door.closed_by),
+    )
+
+
+def session_info(core: Core, actor: SessionActor) -> SessionInfo:
+    """One session at this moment; of one that has died only its log is left."""
+    state = actor.state
+    held = None if actor.is_closed else state.state
+    claim = None if held is None else core.ledger.view.describe(held)
+    pages = 0 if claim is None else len(claim.pages)
+    has_pages = core.limits.num_pages > 0
+    page_bytes = core.limits.page_size * core.model.page_token_bytes if has_pages else 0
+    slot_bytes = core.model.slot_bytes if core.limits.num_slots else 0
+    # What a dead session held was taken back from it: asking for that would be a stale handle.
+    position = 0 if actor.is_closed else state.base_position
+    return SessionInfo(
+        session_id=actor.session_id,
+        state=actor.phase,
+        num_tokens=len(state.log),
+        position=position,
+        pending_tokens=len(state.log) - position,
+        first_position=0 if claim is None else claim.first_page * core.limits.page_size,
+        version=state.version,
+        place="log" if actor.is_closed else _place(actor, core.ledger.view),
+        bytes=0 if claim is None else slot_bytes + pages * page_bytes,
+        turns=actor.turns,
+        last_used_s=actor.last_used_at,
+        detached=actor.identity.is_detached,
+        cache_miss=_cache_miss(actor),
+        checkpoints=() if actor.is_closed else _checkpoints(state),
+    )
+
+
+def _place(actor: SessionActor, view: LedgerView) -> Literal["device", "host", "disk", "log"]:
+    base = actor.state.base
+    found = view.find_base(base) if isinstance(base, BaseName) else None
+    if found is not None:
+        return "host" if found.place is Place.HOST else "device"
+    if actor.state.image is not None:
+        return "host"
+    has_snapshot = actor.archive is not None and actor.archive.snapshots.position > 0
+    return "disk" if has_snapshot else "log"
+
+
+def dormant_info(session_id: str) -> SessionInfo:
+    """A session that is only in the store: what there is to say without reading it."""
+    return SessionInfo(session_id=session_id, state="dormant", place="disk", detached=True)
+
+
+def _checkpoints(state: SessionState) -> tuple[CheckpointInfo, ...]:
+    states = state.states
+    return tuple(
+        CheckpointInfo(
+            name=name,
+            turns=mark.turns,
+            num_tokens=mark.length,
+            position=states.position(mark.version),
+            has_state=mark.version != NO_STATE,
+            bytes=states.bytes_of(mark),
+        )
+        for name, mark in states.marks.items()
+    )
+
+
+def _cache_miss(actor: SessionActor) -> CacheMiss | None:
+    if actor.active is not None:
+        return actor.active.request.output.cache_miss
+    return actor.state.cache_miss

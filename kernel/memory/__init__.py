@@ -1,0 +1,1 @@
+"""Memory before any is allocated: sizes as people write them, the plan of slots and pages."""

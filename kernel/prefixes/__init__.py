@@ -1,0 +1,1 @@
+"""The prefix cache: a structure that the scheduler calls, not an actor."""

@@ -1,0 +1,1 @@
+"""The scheduler: who gets room, what one step is made of, and where each claim goes after it."""

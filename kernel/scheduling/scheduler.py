@@ -1,0 +1,408 @@
+"""The scheduler: who runs next. It holds the working claims, and nothing that a session owns.
+
+Its tick is one coalesced message to itself, so it has seen all its mail before it decides. In a
+tick: give room in order of rank (:mod:`kernel.scheduling.admission`), then build one step of
+decode rows and prefill chunks (:mod:`kernel.scheduling.batch`) and launch it. A landing comes
+first, always: the lease is landed whole, then each row is judged under its own guard. The claims
+themselves, and every way in which one leaves, are in :mod:`kernel.scheduling.workload`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import add
+from typing import assert_never, final
+
+from kernel.actors.actor import Actor, Address, System
+from kernel.actors.door import Door
+from kernel.errors import EngineFault, SamplingError, StepError
+from kernel.flight import Counters, Flight
+from kernel.foreign_code import failure_of
+from kernel.ids import GPU_POOL, SCHEDULER, TurnId
+from kernel.messages import (
+    Cancel,
+    ClearCache,
+    Continue,
+    Down,
+    EndReason,
+    GaveUp,
+    Interrupt,
+    LaunchStep,
+    PoolMessage,
+    ReadOutState,
+    Rested,
+    SchedulerMessage,
+    SessionMessage,
+    StepLanded,
+    StopFound,
+    Submit,
+    Tick,
+    TurnEnded,
+    TurnFailed,
+)
+from kernel.policies import Policy, TurnFacts
+from kernel.prefixes.cache import PrefixCache
+from kernel.prefixes.turn_prefixes import NO_PREFIXES, Prefixes
+from kernel.scheduling.admission import Admission
+from kernel.scheduling.batch import build_step
+from kernel.scheduling.landing import count_absorbed, draw_error, fault_of, num_drawn, take_scores
+from kernel.scheduling.parking import Parking
+from kernel.scheduling.publishing import publish_reached
+from kernel.scheduling.roster import Roster
+from kernel.scheduling.workload import Workload
+from kernel.step import (
+    DeviceLimits,
+    RowFault,
+    RowOutcome,
+    RowScores,
+    StepDone,
+    StepReport,
+    TransferReport,
+)
+from kernel.turn import OpenTurn, TurnState
+from ownership import (
+    Absorbed,
+    BatchOwned,
+    BatchPort,
+    Consume,
+    Lease,
+    LedgerView,
+    StepFailed,
+)
+
+__all__ = ["Scheduler"]
+
+
+@final
+class Scheduler(Actor[SchedulerMessage]):
+    """Runs turns in continuous batches, one step at a time."""
+
+    def __init__(
+        self,
+        system: System,
+        port: BatchPort,
+        view: LedgerView,
+        limits: DeviceLimits,
+        policy: Policy,
+        door: Door,
+        counters: Counters,
+        new_step: Callable[[], int],
+        mail_bound: int,
+        prefixes: Prefixes = NO_PREFIXES,
+    ) -> None:
+        super().__init__(SCHEDULER, system, mail_bound=mail_bound)
+        self.parking = Parking(system, port, view, counters, new_step)
+        self._work = Workload(system, port, door, counters, self.parking, prefixes)
+        self._admission = Admission(system, self._work, view, limits, policy, prefixes)
+        self._view = view
+        self._limits = limits
+        self._policy = policy
+        self._counters = counters
+        self._new_step = new_step
+        self._pool: Address[PoolMessage] = Address(GPU_POOL)
+        self.flight: Flight | None = None
+        self._tick_posted = False
+        self._arrivals = 0
+
+    @property
+    def roster(self) -> Roster:
+        """The open turns, by rank."""
+        return self._work.roster
+
+    @property
+    def cache(self) -> PrefixCache | None:
+        """The prefix cache; only to be looked at."""
+        return self._work.prefixes.cache
+
+    @property
+    def claims(self) -> Mapping[TurnId, BatchOwned]:
+        """The working claims that are here; only to be looked at."""
+        return self._work.claims
+
+    def handle(self, message: SchedulerMessage, /) -> None:  # noqa: C901  one case a message
+        """Take one message; decide nothing until the tick that follows it."""
+        match message:
+            case StepLanded():
+                self._land(message.lease, message.report)
+            case Tick():
+                self._tick_posted = False
+                if self.flight is None:
+                    self._admission.give_room()
+                    self._publish()
+                    self._launch()
+                stranded = self.parking.launch()
+                if not stranded:
+                    return
+                self._unload(stranded)
+            case Submit():
+                self._submit(message.turn)
+            case Rested():
+                pass
+            case Cancel():
+                self._cancel(message.turn)
+            case Interrupt():
+                self._interrupt(message.turn, message.keep, message.reason)
+            case Continue():
+                self._continue(message)
+            case GaveUp():
+                self._admission.room.asked.discard(message.base)
+                self.parking.asked.discard(message.base)
+                self._counters.forced_parks += message.moved
+            case ClearCache():
+                self._clear_cache(forever=message.forever)
+            case ReadOutState():
+                self.parking.read_out(message)
+            case Down():
+                self._down(message)
+            case _:
+                assert_never(message)
+        self._request_tick()
+
+    def refuse(self, message: SchedulerMessage, error: BaseException, /) -> None:
+        """A turn that never arrived has failed."""
+        if isinstance(message, Submit):
+            self._work.door.leave(message.turn.id)
+            self._work.tell(message.turn, TurnFailed(message.turn.id, error))
+        elif isinstance(message, ReadOutState):
+            self.parking.refuse(message, str(error))
+
+    def abandon(self, _error: BaseException, /) -> None:
+        """Stop counting the turns that were here, those that nobody waits for any more included."""
+        for turn in self._work.roster:
+            self._work.door.leave(turn.id)
+
+    # Arrivals and departures
+
+    def _submit(self, turn: OpenTurn) -> None:
+        self._arrivals += 1
+        facts = TurnFacts(
+            arrival_s=self.system.now(),
+            arrival_number=self._arrivals,
+            priority=turn.priority,
+            tenant=turn.tenant,
+            deadline_s=turn.deadline_s,
+            cost_tokens=turn.known_len + turn.max_tokens,
+        )
+        turn.rank = self._policy.rank(facts)
+        self._work.roster.add(turn)
+
+    def _cancel(self, turn_id: TurnId) -> None:
+        turn = self._work.roster.get(turn_id)
+        if turn is None:
+            return
+        if turn.in_flight:
+            turn.cancelled = True
+            # Not only at the landing, which may never come: till then it drains.
+            self.parking.give_back_parked(turn)
+        else:
+            self._work.drop(turn)
+
+    def _interrupt(self, turn_id: TurnId, keep: int | None, reason: EndReason) -> None:
+        turn = self._work.roster.get(turn_id)
+        if turn is None or turn.cancelled:
+            return
+        turn.interrupt_keep = turn.generated if keep is None and not turn.in_flight else keep
+        turn.interrupt_reason = reason
+        if not turn.in_flight and turn.state is not TurnState.COMMITTING:
+            self._end_interrupted(turn)
+
+    def _end_interrupted(self, turn: OpenTurn) -> None:
+        keep = turn.interrupt_keep
+        kept = turn.generated if keep is None else min(keep, turn.generated)
+        reason = turn.interrupt_reason or "interrupt"
+        has_state = turn.state is TurnState.RUNNING and turn.has_landed
+        if has_state or turn.state is TurnState.PARKING:
+            self._work.finish(turn, reason, None, kept)
+        elif not self._work.finish_parked(turn, reason, kept):
+            self._work.drop(turn)
+            self._work.tell(turn, TurnEnded(turn.id, kept))
+
+    def _continue(self, message: Continue) -> None:
+        turn = self._work.roster.get(message.turn)
+        if turn is None:
+            return
+        turn.base = message.base
+        turn.absorb_first = False
+        self._work.roster.wait(turn)
+        if turn.interrupt_reason is not None:
+            self._end_interrupted(turn)
+
+    def _down(self, message: Down) -> None:
+        if message.name == GPU_POOL:
+            if self.flight is not None and self.flight.pool_incarnation == message.incarnation:
+                self._lose_flight(message.why)
+            self._unload(self.parking.lose(message.incarnation, message.why))
+            return
+        for asked in (self._admission.room.asked, self.parking.asked):
+            asked -= {base for base in asked if base.holder == message.name}
+        for turn in self._work.roster.of_session(message.name):
+            self._cancel(turn.id)
+
+    def _lose_flight(self, why: str) -> None:
+        """The pool died with our lease: its turns fail now, it lands when the device is done."""
+        flight, self.flight = self.flight, None
+        if flight is None:
+            return
+        for turn in flight.turns:
+            turn.in_flight = False
+            self._work.fail(turn, EngineFault(actor=GPU_POOL, why=why))
+
+    # Landing
+
+    def _unload(self, turns: Sequence[OpenTurn]) -> None:
+        """Turns whose states are in host memory now, or can't get there, wait again."""
+        for turn in turns:
+            if turn.state is TurnState.PARKING:
+                self._work.unload(turn)
+
+    def _land(self, lease: Consume[Lease], report: StepReport | TransferReport) -> None:
+        transfer = self.parking.flight_of(lease)
+        if transfer is not None:
+            self._unload(self.parking.land(transfer, lease, report))
+            self.parking.make_host_room({turn.base for turn in self._work.roster})
+            return
+        flight = self.flight
+        if flight is None or flight.lease is not lease:
+            # Launched by a former life, or lost with a pool: nobody waits for these rows.
+            for claim in self._work.port.land(lease, StepFailed("nobody waits for this step")):
+                self._work.port.rollback(claim)
+            return
+        self.flight = None
+        why = fault_of(report, len(flight.turns))
+        if isinstance(report, StepDone) and why is None:
+            self._work.take_back(flight, Absorbed(flight.advances))
+            self._counters.generated_tokens += num_drawn(report.tokens)
+            for turn, absorbed, outcome in zip(
+                flight.turns, flight.absorbs, report.tokens, strict=True
+            ):
+                try:
+                    self._judge(turn, absorbed, outcome)
+                except Exception as error:
+                    fault = EngineFault(actor=SCHEDULER, why=repr(error))
+                    fault.__cause__ = error
+                    self._fail_row(turn, fault)
+        else:
+            why = why or "it failed without a reason"
+            self._work.take_back(flight, StepFailed(why))
+            for turn in flight.turns:
+                self._fail_row(turn, StepError(step=flight.step, why=why))
+
+    def _fail_row(self, turn: OpenTurn, error: BaseException) -> None:
+        if turn.cancelled:
+            self._work.drop(turn)
+        elif turn.state is not TurnState.ENDED:
+            self._work.fail(turn, error)
+
+    def _judge(self, turn: OpenTurn, absorbed: int, outcome: RowOutcome) -> None:
+        start = turn.position
+        count_absorbed(turn, absorbed, self._counters)
+        token: int | None = None
+        is_last = False
+        if outcome is None or isinstance(outcome, int):
+            token = outcome
+        elif isinstance(outcome, RowScores):
+            token, is_last = take_scores(turn, start, outcome), outcome.is_last
+        turn.is_loading = turn.is_sliding = False
+        turn.has_landed = True
+        self.parking.give_back_parked(turn)
+        if turn.cancelled:
+            self._work.drop(turn)
+            return
+        if isinstance(outcome, RowFault) and outcome.is_undefined:
+            self._lose_image(turn)
+            return
+        if token is not None and self._take_token(turn, token, is_last):
+            return
+        if turn.interrupt_reason is not None:
+            self._end_interrupted(turn)
+        elif token is None:
+            if isinstance(outcome, RowFault):
+                self._work.fail(turn, draw_error(turn, outcome))
+            elif turn.position == turn.target:
+                self._reach_target(turn)
+            elif turn.position >= turn.covered:
+                self._work.grows[turn.id] = turn
+
+    def _lose_image(self, turn: OpenTurn) -> None:
+        """The device can't take the state that was read from outside; the log says the same."""
+        turn.image = None
+        # What it finds instead is what it is told to have found.
+        self._counters.cached_tokens -= turn.output.cached_tokens
+        turn.was_admitted = False
+        self._work.unload(turn)
+        if turn.interrupt_reason is not None:
+            self._end_interrupted(turn)
+
+    def _take_token(self, turn: OpenTurn, token: int, is_last: bool) -> bool:
+        """Append a drawn token; True when it ended the turn."""
+        new, output = turn.new, turn.output
+        new.append(token)
+        is_stop = token in turn.stop_ids
+        output.push(token, hidden=is_stop)
+        if output.decode_early:
+            self.system.at_the_edge(partial(self._look_for_stop, turn))
+        generated = len(new) - turn.input_len
+        if turn.interrupt_reason is None and (is_stop or is_last or generated >= turn.max_tokens):
+            if is_stop or is_last:
+                self._work.finish(turn, "stop", token if is_stop else None, generated)
+            else:
+                self._work.finish(turn, "length", None, generated)
+            return True
+        if turn.history_len + len(new) > turn.covered:
+            self._work.grows[turn.id] = turn
+        return False
+
+    def _look_for_stop(self, turn: OpenTurn) -> None:
+        """At the edge: the tokenizer is not ours."""
+        address = Address[SessionMessage](turn.session)
+        error = failure_of(turn.output.decode, "the tokenizer")
+        if error is not None or turn.output.stop_hit is not None:
+            self.system.post(address, StopFound(turn.id, error), self.name)
+
+    def _reach_target(self, turn: OpenTurn) -> None:
+        if turn.draws:
+            # Else it would wait for ever: there is nothing left that a row of it could absorb.
+            error = SamplingError(request_id=turn.id, why="the device has reported no token")
+            self._work.fail(turn, error)
+        elif turn.absorb_first:
+            self._work.give_phase(turn)
+        else:
+            self._work.finish(turn, "length", None, 0)
+
+    # Launch
+
+    def _publish(self) -> None:
+        """Leave states in the prefix cache; after admission, since copies have no rank."""
+        may_evict = not self._admission.is_short
+        publish_reached(self._work, self._work.prefixes, self._view, may_evict=may_evict)
+
+    def _clear_cache(self, *, forever: bool) -> None:
+        cache = self._work.prefixes.cache
+        if cache is not None:
+            cache.clear(forever=forever)
+
+    def _launch(self) -> None:
+        turns, rows = build_step(self._work.roster.running, self._limits)
+        if not turns:
+            return
+        step = self._new_step()
+        absorbs = tuple(len(row.tokens) for row in rows)
+        images = [0 if row.image is None else row.image.position for row in rows]
+        advances = tuple(map(add, absorbs, images)) if any(images) else absorbs
+        lease = self._work.launch(turns, step)
+        pool = self.system.incarnation_of(GPU_POOL)
+        now = self.system.now()
+        self.flight = Flight(lease, step, now, tuple(turns), absorbs, advances, pool)
+        self._counters.steps += 1
+        self._counters.rows += len(rows)
+        self._counters.absorbed_tokens += sum(absorbs)
+        left = self.system.post(self._pool, LaunchStep(lease, step, tuple(rows)), self.name)
+        if left is not None:
+            flight, self.flight = self.flight, None
+            self._work.take_back(flight, StepFailed("the step was never started"))
+            for turn in turns:
+                self._work.fail(turn, EngineFault(actor=GPU_POOL, why="it is not running"))
+
+    def _request_tick(self) -> None:
+        if not self._tick_posted:
+            self._tick_posted = True
+            self.system.post(Address[SchedulerMessage](self.name), Tick(), self.name)

@@ -1,0 +1,44 @@
+"""What all sessions of an engine have in common: one object, so that each of them stays small."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+
+from kernel.actors.actor import System
+from kernel.actors.door import Door
+from kernel.ids import SessionId
+from kernel.probe import Probe
+from kernel.sessions.active_turn import SessionLimits
+from kernel.sessions.turn_records import SessionCounters
+from ownership import Ledger
+
+__all__ = ["Residents", "SessionHome"]
+
+
+class Residents(Protocol):
+    """Who decides which sessions stay in memory."""
+
+    def rests(self, session_id: SessionId, /) -> None:
+        """It has come to rest, and all that it has is kept."""
+        ...
+
+    def stirs(self, session_id: SessionId, /) -> None:
+        """It is in use, or won't go."""
+        ...
+
+
+@attrs.frozen(eq=False)
+class SessionHome:
+    """Where sessions live."""
+
+    system: System
+    ledger: Ledger
+    limits: SessionLimits
+    door: Door
+    counters: SessionCounters
+    probe: Probe
+    on_end: Callable[[SessionId], None]
+    """Told once of each session that has closed, died or gone dormant."""
+    residents: Residents | None = None
+    """``None``: there is no store, and sessions end with the engine."""

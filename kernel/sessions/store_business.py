@@ -1,0 +1,86 @@
+"""What the store's actor has under way for whom, and what a worker's report means for it."""
+
+from collections.abc import Sequence
+
+import attrs
+
+from kernel.actors.reply import Reply
+from kernel.errors import StoreError
+from kernel.ids import SessionId
+from kernel.messages.store import FetchState, ReadStored, StoreState
+from kernel.session_store import KeepState, SessionRecord, StoreFault, StoreReport
+from ownership import CustodianId
+
+__all__ = [
+    "Business",
+    "Change",
+    "Removal",
+    "Snapshot",
+    "as_record",
+    "odd_report",
+    "position_of",
+    "removal_error",
+    "stopped",
+    "whole_report",
+]
+
+
+@attrs.frozen
+class Change:
+    """A change of a log."""
+
+    asker: CustodianId
+    number: int
+
+
+@attrs.frozen
+class Snapshot:
+    """A snapshot to be kept or dropped."""
+
+    asker: CustodianId
+    position: int
+    nbytes: int
+
+
+@attrs.frozen
+class Removal:
+    """A session that is to be forgotten."""
+
+    session_id: SessionId
+    reply: Reply[None]
+
+
+Business = Change | Snapshot | FetchState | ReadStored | Removal
+
+
+def whole_report(reports: Sequence[StoreReport]) -> StoreReport:
+    """The first fault there is, else what the last job came to."""
+    faults = (report for report in reports if isinstance(report, StoreFault))
+    return next(faults, reports[-1])
+
+
+def position_of(message: StoreState) -> int:
+    """Of the snapshot; 0 where it is to be dropped."""
+    return message.job.image.position if isinstance(message.job, KeepState) else 0
+
+
+def stopped(error: BaseException) -> StoreFault:
+    """What is told of business that died with the actor."""
+    return StoreFault(str(error), "stopped", error)
+
+
+def odd_report(report: StoreReport) -> StoreFault:
+    """What is made of an answer to something else."""
+    return StoreFault(f"the store answered with a {type(report).__name__}", "failed")
+
+
+def as_record(report: StoreReport) -> SessionRecord | StoreFault:
+    """The answer to a session that was to be read."""
+    return report if isinstance(report, SessionRecord | StoreFault) else odd_report(report)
+
+
+def removal_error(session_id: SessionId, fault: StoreFault) -> StoreError:
+    """The fault as its caller is raised it."""
+    error = StoreError(session_id=session_id, reason=fault.reason, why=fault.why)
+    error.__cause__ = fault.error
+    return error

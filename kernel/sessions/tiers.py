@@ -1,0 +1,231 @@
+"""The tiers below the pools, for one session: what is read out of a state, and what is read back.
+
+A state is read into an image by the scheduler's transfers, and the image goes to the store, or to
+whoever wants to save the session. What comes back from the store is an image that a turn starts
+from. Images are values; the state itself stays with the session until it gives it up.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, final
+
+from kernel.actors.actor import Address, System
+from kernel.actors.reply import Reply
+from kernel.ids import SCHEDULER, TurnId
+from kernel.messages import Exported, GaveUp, ReadOutState, SchedulerMessage, StateRead
+from kernel.session_store import SessionRecord, StoreFault
+from kernel.sessions.archive import SessionArchive
+from kernel.sessions.state import SessionState
+from kernel.state_image import StateImage
+from kernel.turn import OpenTurn
+from ownership import ZEROS, BaseName, CustodianId
+
+__all__ = ["SessionTiers"]
+
+_SCHEDULER: Final = Address[SchedulerMessage](SCHEDULER)
+
+Then = Callable[[StateImage | None], None]
+
+
+@final
+class SessionTiers:
+    """One session's images."""
+
+    def __init__(
+        self,
+        holder: CustodianId,
+        system: System,
+        state: SessionState,
+        archive: SessionArchive | None,
+    ) -> None:
+        self._holder = holder
+        self._system = system
+        self._state = state
+        self._archive = archive
+        self._reads: dict[BaseName, list[Then]] = {}
+        self._tickets = 0
+        self._exports: list[Reply[Exported]] = []
+        self._fetched: TurnId | None = None
+        """The turn that waits for an image of the store's, or has one."""
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether the scheduler reads something out for this session."""
+        return bool(self._reads)
+
+    def read(self, base: BaseName, then: Then) -> None:
+        """Read a state into an image; ``then`` is called once, with ``None`` where it can't be."""
+        waiting = self._reads.setdefault(base, [])
+        waiting.append(then)
+        if len(waiting) > 1:
+            return
+        message = ReadOutState(self._holder, base)
+        if self._system.post(_SCHEDULER, message, self._holder) is not None:
+            self._answer(base, None)
+
+    def state_read(self, message: StateRead) -> None:
+        """The scheduler has answered."""
+        if message.image is None and self._archive is not None and message.base in self._reads:
+            fault = StoreFault(message.why, "failed")
+            self._archive.snapshots.tell_lost(0, fault)
+        self._answer(message.base, message.image)
+
+    def end(self) -> None:
+        """The session goes; whoever waits for something to be read has waited long enough."""
+        self.scheduler_died()
+        if self._archive is not None:
+            self._archive.snapshots.end()
+
+    def scheduler_died(self) -> None:
+        """Nobody reads any more."""
+        for base in list(self._reads):
+            self._answer(base, None)
+
+    def _answer(self, base: BaseName, image: StateImage | None) -> None:
+        for then in self._reads.pop(base, ()):
+            then(image)
+
+    # Down a tier
+
+    def give_up(self, base: BaseName) -> None:
+        """The pool is short: keep a snapshot where there is a store, then close the state."""
+        archive, state = self._archive, self._state
+        if archive is None or base != state.base or not archive.wants_state_at(state.base_position):
+            self._close(base)
+            return
+        incarnation = self._system.incarnation_of(SCHEDULER)
+        self.read(base, partial(self._read_for_giving_up, base, incarnation))
+
+    def _read_for_giving_up(
+        self, base: BaseName, incarnation: int, image: StateImage | None
+    ) -> None:
+        if self._system.incarnation_of(SCHEDULER) != incarnation:
+            return  # Whoever asked is dead, and its successor asks for what it needs.
+        self.keep(base, image)
+        self._close(base)
+
+    def _close(self, base: BaseName) -> None:
+        moved = self._state.give_up(base)
+        self._system.post(_SCHEDULER, GaveUp(base, moved), self._holder)
+
+    def keep(self, base: BaseName, image: StateImage | None) -> None:
+        """Hand a snapshot to the store, if the log still goes as it did when it was taken."""
+        archive = self._archive
+        if archive is not None and image is not None and base == self._state.base:
+            archive.snapshots.offer(image)
+
+    def to_disk(self, then: Callable[[], None]) -> None:
+        """Have a snapshot of the furthest state kept, if there is one to keep; then go on."""
+        state, archive = self._state, self._archive
+        base, image, position = state.base, state.image, state.base_position
+        if archive is None:
+            then()
+        elif isinstance(base, BaseName) and archive.wants_state_at(position):
+            self.read(base, partial(self._read_for_disk, base, then))
+        elif image is not None and archive.wants_state_at(image.position):
+            archive.snapshots.offer(image, then)
+        else:
+            then()
+
+    def _read_for_disk(
+        self, base: BaseName, then: Callable[[], None], image: StateImage | None
+    ) -> None:
+        archive = self._archive
+        if archive is None or image is None or base != self._state.base:
+            then()
+        else:
+            archive.snapshots.offer(image, then)
+
+    # Up a tier
+
+    def fetch(self, turn: OpenTurn, then: Callable[[OpenTurn], None]) -> None:
+        """Give a turn the image that it starts from, if that is further than any state here.
+
+        ``then`` is called once, now or later; not after :meth:`forget_fetch`.
+        """
+        state, archive = self._state, self._archive
+        position = state.base_position
+        if state.image is not None and state.image.position > position:
+            _start_from(turn, state.image)
+        elif archive is not None and archive.snapshots.position > position:
+            self._fetched = turn.id
+            archive.snapshots.fetch(turn.id, partial(self._found, turn, then))
+            return
+        then(turn)
+
+    def _found(
+        self,
+        turn: OpenTurn,
+        then: Callable[[OpenTurn], None],
+        found: StateImage | StoreFault,
+    ) -> None:
+        if isinstance(found, StateImage) and 0 < found.position < turn.history_len:
+            _start_from(turn, found)
+        then(turn)
+
+    def forget_fetch(self, turn: TurnId) -> bool:
+        """A turn is over. Returns whether it still waited for its image."""
+        archive = self._archive
+        if archive is None or self._fetched != turn:
+            return False
+        self._fetched = None
+        is_waiting = archive.snapshots.is_fetching(turn)
+        archive.snapshots.release(turn)
+        return is_waiting
+
+    # Out of the engine
+
+    @property
+    def is_exporting(self) -> bool:
+        """Whether somebody waits for a state to be read out for other engines."""
+        return bool(self._exports)
+
+    def abandon(self, lost: BaseException) -> None:
+        """The session died; nobody answers any more what it was asked for."""
+        while self._exports:
+            self._exports.pop().fail(lost)
+
+    def export(
+        self, record: SessionRecord, reply: Reply[Exported], then: Callable[[], None]
+    ) -> None:
+        """Answer with a record and the furthest state that there is for it; then go on."""
+        self._exports.append(reply)
+        done = partial(self._exported, record, reply, then)
+        state, archive = self._state, self._archive
+        base, image = state.base, state.image
+        position = state.base_position
+        if image is not None and image.position > position:
+            done(image)
+        elif archive is not None and archive.snapshots.position > position:
+            self._tickets += 1
+            ticket = TurnId(f"export-{self._tickets}:{self._holder}")
+            archive.snapshots.fetch(ticket, partial(self._fetched_for_export, ticket, done))
+        elif isinstance(base, BaseName):
+            self.read(base, done)
+        else:
+            done(None)
+
+    def _exported(
+        self,
+        record: SessionRecord,
+        reply: Reply[Exported],
+        then: Callable[[], None],
+        image: StateImage | None,
+    ) -> None:
+        self._exports.remove(reply)
+        reply.answer(Exported(record, image))
+        then()
+
+    def _fetched_for_export(
+        self, ticket: TurnId, done: Then, found: StateImage | StoreFault
+    ) -> None:
+        if self._archive is not None:
+            self._archive.snapshots.release(ticket)
+        done(found if isinstance(found, StateImage) else None)
+
+
+def _start_from(turn: OpenTurn, image: StateImage) -> None:
+    turn.image = image
+    turn.base = ZEROS
+    # With nothing left of a first phase it would never be over.
+    turn.absorb_first &= image.position < turn.history_len - 1
