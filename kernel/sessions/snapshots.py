@@ -109,9 +109,7 @@ class SessionSnapshots:
 
     def end(self) -> None:
         """The session goes; whoever waits for its snapshot does without."""
-        fetches, self._fetches = self._fetches, []
-        for fetch in fetches:
-            fetch.then(StoreFault("the session has ended", "stopped"))
+        self._do_without(StoreFault("the session has ended", "stopped"))
 
     def is_fetching(self, ticket: TurnId) -> bool:
         """Whether it is being read for a turn."""
@@ -134,9 +132,13 @@ class SessionSnapshots:
         self._system.post(_STORE, ReleaseImage(ticket), self._holder)
 
     def cut(self, length: int) -> None:
-        """The log was shortened."""
+        """The log was shortened; whoever waits for a snapshot beyond it does without.
+
+        What the store comes to read for them may be of another history by then.
+        """
         if self.position > length - 1:
             self.position = 0
+            self._do_without(StoreFault("the log was cut below it", "missing"))
 
     def went_down(self, down: Down) -> None:
         """The store has died; nobody will answer what it was asked."""
@@ -147,6 +149,11 @@ class SessionSnapshots:
         self._fetches = [fetch for fetch in self._fetches if fetch not in lost]
         for fetch in lost:
             fetch.then(StoreFault(down.why, "stopped"))
+
+    def _do_without(self, fault: StoreFault) -> None:
+        fetches, self._fetches = self._fetches, []
+        for fetch in fetches:
+            fetch.then(fault)
 
     def tell_lost(self, position: int, fault: StoreFault) -> None:
         """Say that a state isn't to be had from the disk; the log is."""
