@@ -82,6 +82,8 @@ class Change:
     """Of the store that has it."""
     length: int
     """Of the log, once it is kept."""
+    shortest: int
+    """Of the log in the store on the way there; a snapshot beyond it goes."""
     keep: Callable[[], None]
     """Does to the session what is on the disk by then."""
     lose: Callable[[StoreError], None]
@@ -183,7 +185,8 @@ class SessionArchive:
             raise RuntimeError(f"{self._holder}: a change is under way already")
         self._numbers += 1
         number, incarnation = self._numbers, self._system.incarnation_of(STORE)
-        self.change = Change(number, incarnation, length, keep, lose, asker)
+        shortest = min(self._kept_len, length) if self._is_in_doubt else length
+        self.change = Change(number, incarnation, length, shortest, keep, lose, asker)
         self.is_opened = True
         jobs = (*self._missing(), *jobs)
         if not jobs:
@@ -208,7 +211,7 @@ class SessionArchive:
         self._kept_salt = self._kept.cache_salt
         self._is_in_doubt = False
         self._kept_len = change.length
-        self.snapshots.cut(change.length)
+        self.snapshots.cut(change.shortest)
         self._doing = change
         change.keep()
         self._doing = None

@@ -3,11 +3,13 @@
 import pytest
 
 from kernel.actors.reply import Reply
-from kernel.messages import DropMark, GiveUp, Rewind, SetMark
+from kernel.errors import StoreError
+from kernel.messages import DropMark, GiveUp, Hibernate, Rewind, SetMark
+from kernel.session_store import ReadSession, SessionRecord
 from kernel.sessions.session import SessionActor
 from kernel.turn import TurnRequest
 from tests.durable.worlds import Durable, settled
-from tests.kernel.loopless import error_of
+from tests.kernel.loopless import error_of, outcome, read
 from tests.pressure.worlds import greedy, name_of, words
 
 
@@ -47,3 +49,25 @@ def test_a_turn_from_a_snapshot_takes_the_place_of_an_older_state(kind: str) -> 
     world.close(session)
     world.rest()
     world.assert_all_free()
+
+
+def test_a_snapshot_that_a_repair_has_dropped_is_kept_again() -> None:
+    """The store's log was cut and written anew; the snapshot beyond the cut went with it."""
+    world = Durable.on(num_slots=6, num_pages=64)
+    session = world.session("a")
+    take(world, session, 0)
+    last = take(world, session, 1)
+    session._tiers.to_disk(lambda: None)
+    world.rest()
+    read(last)
+    world.disk.lose_next.append("failed")
+    reply = world.interrupt(session, 0)
+    world.rest()
+    assert isinstance(outcome(reply), StoreError)
+    position = session.state.position
+
+    world.post(session, Hibernate())
+    world.rest()
+    found = world.disk.do(ReadSession("a"))
+    assert isinstance(found, SessionRecord)
+    assert (session.is_closed, found.state_position) == (True, position)
