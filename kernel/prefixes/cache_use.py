@@ -21,6 +21,8 @@ class CacheUse:
     """Nobody commits its last state, so the cache may have it."""
     cuts: list[int] = attrs.field(init=False, factory=list[int])
     """Positions at which a row has to end because a state is wanted there; the next one last."""
+    is_planned: bool = attrs.field(init=False, default=False)
+    """Whether ``cuts`` are those of the phase that runs."""
     shares: int = attrs.field(init=False, default=0)
     """Number of the cached state whose pages its claim shares; 0: none."""
     _key: bytes = attrs.field(init=False, default=b"")

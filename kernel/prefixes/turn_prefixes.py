@@ -65,9 +65,10 @@ class Prefixes:
             if match is not None and not turn.was_admitted:
                 turn.output.cache_miss = match.miss
             return
-        if match is None and turn.was_admitted:
+        if match is None and use.is_planned:
             return  # It goes on where it was.
         use.cuts = self._policy.positions(_prospect(turn, match))
+        use.is_planned = True
         if match is None or turn.was_admitted:
             return
         turn.output.cache_miss = match.miss

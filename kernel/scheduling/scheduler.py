@@ -222,6 +222,7 @@ class Scheduler(Actor[SchedulerMessage]):
             return
         turn.base = message.base
         turn.absorb_first = False
+        turn.cache.is_planned = False
         self._work.roster.wait(turn)
         if turn.interrupt_reason is not None:
             self._end_interrupted(turn)

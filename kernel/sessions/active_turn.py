@@ -213,7 +213,10 @@ def open_turn(
         input_len=len(request.tokens),
         base=state.base,
         kind=request.kind,
-        absorb_first=_absorbs_first(state, limits, prompt),
+        # The state between the phases goes to the session; one that is named goes to the cache.
+        absorb_first=(
+            len(state.log) - 1 not in request.cache_at and _absorbs_first(state, limits, prompt)
+        ),
         max_tokens=_most_tokens(params.max_tokens, limits, prompt, slides=slides),
         min_tokens=params.min_tokens,
         stop_ids=frozenset((*eos, *params.stop_token_ids)),

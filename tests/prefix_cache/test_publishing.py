@@ -169,6 +169,27 @@ def test_a_named_position_of_a_later_turn_is_kept_and_the_turn_commits() -> None
     stop_world(world)
 
 
+@pytest.mark.parametrize("named", [12, 18, 19, 20, 24])
+def test_a_named_position_is_kept_in_either_phase_of_a_turn_and_between_them(named: int) -> None:
+    """What an interrupt has left pending is absorbed and committed first, up to position 19."""
+    world = open_cached(prefix_cache_block=1000)
+    session, log = world.session("s"), list[int]()
+    first = world.start(session, prompt(20), greedy(10))
+    world.step(4)
+    world.interrupt(session, 0, first)
+    world.step()
+    judge(log, prompt(20), first)
+    cache_of(world).clear()
+    assert (len(log), session.state.position) == (20, 0)
+
+    turn = world.start(session, prompt(9, 3), greedy(2), cache_at=(named,))
+    finish(world, turn)
+    judge(log, prompt(9, 3), turn)
+    assert named in positions(world)
+    world.close(session)
+    stop_world(world)
+
+
 def test_the_state_is_there_from_the_landing_on_and_not_before() -> None:
     world = open_cached()
     request = one_shot(world, "first", prompt(30), 2)
