@@ -71,6 +71,8 @@ class SessionRest:
 
     def begin(self) -> None:
         """Go, if nothing speaks against it: first the state, as far as it can be kept."""
+        if self._is_leaving:
+            return
         if self.is_possible:
             self._is_leaving = True
             self._tiers.to_disk(self._go)

@@ -340,10 +340,11 @@ class SessionActor(Actor[SessionMessage]):
             return
         if self._rest is None or self.archive is None or not self.archive.is_opened:
             self.close(SessionClosed(session_id=self.session_id, why="idle timeout"))
-        elif self._rest.is_possible:
+            return
+        # What is kept is not forgotten because the store has trouble, or somebody a question.
+        self._deadlines.rest()
+        if self._rest.is_possible:
             self._rest.begin()
-        else:
-            self._deadlines.rest()  # what is kept is not forgotten because the store has trouble
 
     def go_dormant(self) -> None:
         """All is on the disk, and nobody wants anything: be forgotten."""

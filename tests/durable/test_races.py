@@ -6,8 +6,17 @@ import pytest
 from kernel.actors.actor import Address
 from kernel.actors.reply import Reply
 from kernel.errors import SessionLost, SessionNotFound
-from kernel.ids import SCHEDULER, SessionId
-from kernel.messages import Exported, ExportSession, GiveUp, Hibernate, SessionMessage, SetMark
+from kernel.ids import SCHEDULER, SessionId, TurnId
+from kernel.messages import (
+    CancelTurn,
+    Exported,
+    ExportSession,
+    GiveUp,
+    Hibernate,
+    SessionMessage,
+    SetMark,
+)
+from kernel.messages.store import StateStored
 from kernel.sessions.session import SessionActor
 from kernel.testing.simulation.disk import Disk
 from ownership import BaseName
@@ -157,6 +166,42 @@ def test_a_session_that_has_mail_does_not_go() -> None:
 
     assert settled(reply) == 1
     assert "here" in woken.state.states.marks
+
+
+def test_an_idle_session_that_was_held_up_by_mail_goes_after_the_next_timeout() -> None:
+    """Mail without a turn starts no rest of its own."""
+    world = Durable.on()
+    session = world.session("a", idle_timeout_s=5.0)
+    world.start(session, [1, 2, 3])
+    world.rest()
+    world.advance(6.0)
+    world.copy()
+    world.disk.work()
+    while not any(isinstance(mail, StateStored) for mail in session.mailbox):
+        world.core.dispatcher.run(1)
+    here = Address[SessionMessage](session.name)
+    world.core.dispatcher.post(here, CancelTurn(TurnId("long gone"), "abort"), CALLER)
+    world.rest()
+    assert not session.is_closed
+
+    world.advance(6.0)
+    world.rest()
+    assert not world.core.sessions
+
+
+def test_a_timeout_shorter_than_the_disk_is_slow_asks_for_one_snapshot() -> None:
+    world = Durable.on()
+    session = world.session("a", idle_timeout_s=5.0)
+    world.start(session, [1, 2, 3])
+    world.rest()
+    world.advance(6.0)
+    world.copy()
+    for _ in range(3):
+        world.advance(6.0)
+
+    assert len(world.disk.waiting) == 1
+    world.rest()
+    assert not world.core.sessions
 
 
 def test_a_session_that_somebody_waits_for_is_not_asked_to_go() -> None:
