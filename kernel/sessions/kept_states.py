@@ -150,15 +150,20 @@ class KeptStates:
         return has_gone
 
     def drop_before(self) -> bool:
-        """Forget the automatic checkpoint. Returns whether its state was closed."""
+        """Forget the automatic checkpoint; a state that only marks name now counts as theirs.
+
+        Returns:
+            Whether a state was closed.
+        """
         before, self.before = self.before, NO_STATE
-        return self._let_go(before)
+        return self._let_go(before) or (before != NO_STATE and self.bound_marks())
 
     def give_up(self, version: int) -> bool:
         """Close a state, whatever names it. False when it is no longer here."""
         if version not in self.kept:
             return False
-        if self._is_in_use(version):
+        was_in_use = self._is_in_use(version)
+        if was_in_use:
             # No turn starts from an automatic checkpoint: without the state it only takes room.
             before, self.before = self.before, NO_STATE
             if before != version:
@@ -169,6 +174,8 @@ class KeptStates:
             if mark.version == version:
                 self.marks[name] = attrs.evolve(mark, version=NO_STATE)
         self._port.close(self.kept.pop(version))
+        if was_in_use:
+            self.bound_marks()  # what was shared with it is the marks' alone now
         return True
 
     def set_mark(self, name: str, mark: Mark) -> None:

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from kernel import CheckpointNotFound, SessionBusy, SessionClosed, ValidationError
+from kernel.actors.actor import Address
+from kernel.actors.reply import Reply
+from kernel.engine.inspection import session_info
+from kernel.messages import GiveUp, SetMark
 from kernel.sessions.history import MOST_MARKS
+from tests.kernel.loopless import Loopless
+from tests.kernel.toys import CALLER
+from tests.pressure.worlds import name_of
 from tests.scenarios.inputs import DeviceFactory
 from tests.scenarios.stage import greedy, open_stage, prompt
 from tests.scenarios.test_rewind import open_running, play, say
@@ -190,6 +197,31 @@ async def test_over_the_bound_the_oldest_states_are_given_up_and_their_marks_sta
 
     assert again.usage.cached_tokens == 0
     assert again.usage.recomputed_tokens == len(logs[2]) - 1
+
+
+@pytest.mark.parametrize("how", ["a turn begins", "the state is given up"])
+def test_the_bound_holds_also_when_an_automatic_checkpoint_is_dropped(how: str) -> None:
+    """Its state is only marked from then on, and counts."""
+    world = Loopless.open(num_slots=10, num_pages=64, max_checkpoint_bytes=100)
+    session = world.session("a")
+    for number in range(4):
+        world.finish(world.start(session, prompt(2, number), greedy(2)))
+        world.post(session, SetMark(f"m{number}", Reply()))
+    before = sum(mark.bytes for mark in session_info(world.core, session).checkpoints)
+    if how == "a turn begins":
+        world.start(session, prompt(2, 9), greedy(2))
+    else:
+        world.core.dispatcher.post(Address[Any](session.name), GiveUp(name_of(session)), CALLER)
+        world.run()
+    states = session.state.states
+    marks = session_info(world.core, session).checkpoints
+
+    assert before <= 100
+    assert sum(mark.bytes for mark in marks) <= 100, marks
+    assert len(states.kept) < 4
+    world.close(session)
+    world.step(len(world.device.waiting))
+    world.assert_all_free()
 
 
 async def test_under_pressure_marked_states_go_before_any_committed_state() -> None:
