@@ -295,7 +295,9 @@ class Scheduler(Actor[SchedulerMessage]):
 
     def _judge(self, turn: OpenTurn, absorbed: int, outcome: RowOutcome) -> None:
         start = turn.position
-        count_absorbed(turn, absorbed, self._counters)
+        is_undefined = isinstance(outcome, RowFault) and outcome.is_undefined
+        if not is_undefined:
+            count_absorbed(turn, absorbed, self._counters)
         token: int | None = None
         is_last = False
         if outcome is None or isinstance(outcome, int):
@@ -308,7 +310,7 @@ class Scheduler(Actor[SchedulerMessage]):
         if turn.cancelled:
             self._work.drop(turn)
             return
-        if isinstance(outcome, RowFault) and outcome.is_undefined:
+        if is_undefined:
             self._lose_image(turn)
             return
         if token is not None and self._take_token(turn, token, is_last):
