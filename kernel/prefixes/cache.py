@@ -136,6 +136,8 @@ class PrefixCache:
     def fit_budget(self, position: int, shares: int) -> bool:
         """Evict what was used longest ago until a state fits into the budget; False: it can't.
 
+        Nothing is evicted in vain.
+
         Args:
             position: of the state.
             shares: number of the state that it started from; 0: none.
@@ -143,12 +145,17 @@ class PrefixCache:
         books = self.books
         if self._is_closed or books.bytes_of(position, shares) > books.sizes.budget:
             return False
-        for name in list(self.evictable()):
+        if books.fits(books.bytes_of(position, shares)):
+            return True
+        may_go = [name for name in self.evictable() if name.version != shares]
+        stay = self.states.keys() - {name.version for name in may_go}
+        if books.bytes_left(stay) + books.bytes_of(position, shares) > books.sizes.budget:
+            return False
+        for name in may_go:
             if books.fits(books.bytes_of(position, shares)):
                 break
-            if name.version != shares:
-                self.evict(name)
-        return books.fits(books.bytes_of(position, shares))
+            self.evict(name)
+        return True
 
     def admit(self, claim: Consume[BatchOwned], salt: str, key: bytes, shares: int) -> int:
         """Keep a claim that has landed at the end of ``key``; returns its number.

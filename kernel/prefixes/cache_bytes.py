@@ -1,5 +1,6 @@
 """What cached states take: each its own slot and pages, and pages that several share once."""
 
+from collections.abc import Container
 from typing import Self
 
 import attrs
@@ -77,6 +78,14 @@ class CacheBooks:
         source = self._kept.get(shares)
         return self.sizes.alone(position, 0 if source is None else source.position)
 
+    def bytes_left(self, stay: Container[int]) -> int:
+        """Bytes of these states, were all others gone. O(states)."""
+        return sum(
+            self.sizes.alone(kept.position, _shared(kept, stay))
+            for number, kept in self._kept.items()
+            if number in stay
+        )
+
     def add(self, name: BaseName, position: int, shares: int) -> None:
         """Count a state."""
         size = self.bytes_of(position, shares)
@@ -100,3 +109,11 @@ class CacheBooks:
             self.bytes -= sharer.bytes
             sharer.bytes = self.sizes.alone(sharer.position, shared)
             self.bytes += sharer.bytes
+
+
+def _shared(kept: KeptState, stay: Container[int]) -> int:
+    """Position of the nearest state that stays, of those whose full pages a state shares."""
+    source = kept.shares
+    while source is not None and source.name.version not in stay:
+        source = source.shares
+    return 0 if source is None else source.position

@@ -212,6 +212,32 @@ def test_where_all_else_is_pinned_the_budget_has_no_room() -> None:
     assert shelf.cache.fit_budget(33, 0)
 
 
+def test_nothing_is_evicted_where_that_would_not_be_enough() -> None:
+    """What a long prompt starts from stays, and is most of the budget: the rest stays as well."""
+    shelf = Shelf(budget=500)
+    base = shelf.keep(range(100, 180))
+    other = shelf.keep((5, 5, 5, 5))
+
+    assert not shelf.cache.fit_budget(160, base), "300 more beside 300"
+    assert shelf.order == [base, other]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_left_when_others_go_is_known_before(seed: int) -> None:
+    rng = random.Random(seed)
+    shelf = Shelf(slots=40, pages=600)
+    for _ in range(12):
+        shares = rng.choice([0, *shelf.order])
+        start = shelf.cache.books[shares].position if shares else 0
+        shelf.keep([rng.randrange(9) for _ in range(start + rng.randint(1, 20))], shares=shares)
+    stay = set(rng.sample(shelf.order, 4))
+    expected = shelf.cache.books.bytes_left(stay)
+    for name in list(shelf.cache.evictable()):
+        if name.version not in stay:
+            shelf.cache.evict(name)
+    assert shelf.cache.books.bytes == expected
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_bytes_are_never_less_than_what_is_taken(seed: int) -> None:
     """And exactly that while each state shares with at most one other."""

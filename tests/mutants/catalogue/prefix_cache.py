@@ -126,8 +126,9 @@ MUTANTS: list[Mutant] = [
         "budget-not-kept",
         "Cached states take no more than their budget.",
         _CACHE,
-        "        return books.fits(books.bytes_of(position, shares))\n",
-        "        return True\n",
+        "        if books.bytes_left(stay) + books.bytes_of(position, shares) > books.sizes.budget:\n"
+        "            return False\n",
+        "",
         near=_NEAR,
     ),
     Mutant(
