@@ -20,7 +20,7 @@ MUTANTS: list[Mutant] = [
         "A snapshot that lies beyond a cut is no snapshot any more.",
         _SNAPSHOTS,
         "        if self.position > length - 1:\n            self.position = 0\n",
-        "        pass\n",
+        "        if self.position > length - 1:\n",
         rule="position <= length - 1",
         near=(_DORMANT + "a_snapshot_goes_with_the_log_that_it_is_of",),
     ),

@@ -126,9 +126,8 @@ MUTANTS: list[Mutant] = [
         "budget-not-kept",
         "Cached states take no more than their budget.",
         _CACHE,
-        "        if books.bytes_left(stay) + books.bytes_of(position, shares) > books.sizes.budget:\n"
-        "            return False\n",
-        "",
+        "books.bytes_left(stay) + books.bytes_of(position, shares) > books.sizes.budget:\n",
+        "books.sizes.budget < 0:\n",
         near=_NEAR,
     ),
     Mutant(
