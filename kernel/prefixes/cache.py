@@ -133,7 +133,7 @@ class PrefixCache:
 
     # Publishing
 
-    def fit_budget(self, position: int, shares: int) -> bool:
+    def fit_budget(self, position: int, shares: int, *, may_evict: bool = True) -> bool:
         """Evict what was used longest ago until a state fits into the budget; False: it can't.
 
         Nothing is evicted in vain.
@@ -141,12 +141,15 @@ class PrefixCache:
         Args:
             position: of the state.
             shares: number of the state that it started from; 0: none.
+            may_evict: whether others may go for it.
         """
         books = self.books
         if self._is_closed or books.bytes_of(position, shares) > books.sizes.budget:
             return False
         if books.fits(books.bytes_of(position, shares)):
             return True
+        if not may_evict:
+            return False
         may_go = [name for name in self.evictable() if name.version != shares]
         stay = self.states.keys() - {name.version for name in may_go}
         if books.bytes_left(stay) + books.bytes_of(position, shares) > books.sizes.budget:

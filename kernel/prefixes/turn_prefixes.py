@@ -77,18 +77,21 @@ class Prefixes:
         else:
             self._counters.cache_misses += 1
 
-    def wants(self, turn: OpenTurn, *, least: int = 1) -> bool:
+    def wants(self, turn: OpenTurn, *, least: int = 1, may_evict: bool = True) -> bool:
         """Whether a turn's state belongs into the cache and fits; makes it fit within the budget.
 
         Args:
             turn: where it is, no state stands yet, nor one less than ``least`` tokens before it.
             least: tokens that it must spare.
+            may_evict: whether others may go for it.
         """
         cache, position, use = self.cache, turn.position, turn.cache
         if cache is None or position < least:
             return False
         stands_at = cache.reach(use.salt, use.key(position, turn.tokens))
-        return position - stands_at >= least and cache.fit_budget(position, use.shares)
+        if position - stands_at < least:
+            return False
+        return cache.fit_budget(position, use.shares, may_evict=may_evict)
 
     def wants_end(self, turn: OpenTurn) -> bool:
         """Whether the last state of a turn that nobody commits belongs into the cache."""

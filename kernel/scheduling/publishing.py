@@ -39,7 +39,7 @@ def publish_reached(
     ]
     for turn in reached:
         turn.cache.cuts.pop()
-        if turn.id in work.claims and prefixes.wants(turn):
+        if turn.id in work.claims and prefixes.wants(turn, may_evict=may_evict):
             _publish(turn, work, cache, view, may_evict=may_evict)
 
 

@@ -112,6 +112,20 @@ def test_nothing_is_evicted_for_a_copy_while_a_turn_waits_for_memory(is_waiting:
     stop_world(world)
 
 
+def test_nothing_is_evicted_for_the_budget_either_while_a_turn_waits_for_memory() -> None:
+    """The slot that this frees is the one that waits."""
+    world = open_cached(num_slots=2, num_pages=20, max_num_batched_tokens=8, prefix_cache_bytes=80)
+    finish(world, one_shot(world, "before", prompt(5, 3), 1))
+    first = one_shot(world, "first", prompt(30), 2)
+    waiting = one_shot(world, "waiting", prompt(70, 4), 2)
+    world.step()
+    assert (positions(world), counted(world).cache_evictions) == ([4], 0)
+
+    finish(world, first, waiting)
+    assert tokens_of(first) == cold(prompt(30), 2)
+    stop_world(world)
+
+
 def test_a_session_is_asked_before_the_state_that_a_turn_starts_from_goes() -> None:
     world = open_cached(num_slots=2, num_pages=60, prefix_cache_block=1000)
     finish(world, one_shot(world, "before", prompt(21), 1))
