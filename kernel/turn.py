@@ -171,6 +171,8 @@ class OpenTurn:
     interrupt_keep: int | None = None
     interrupt_reason: Literal["stop", "length", "interrupt"] | None = None
     was_admitted: bool = False
+    has_computed: bool = False
+    """Whether a row of it has landed: what it found when it was admitted, it has used."""
 
     @property
     def known_len(self) -> int:

@@ -69,9 +69,11 @@ class Prefixes:
             return  # It goes on where it was.
         use.cuts = self._policy.positions(_prospect(turn, match))
         use.is_planned = True
-        if match is None or turn.was_admitted:
+        if match is None or turn.has_computed:
             return
         turn.output.cache_miss = match.miss
+        if turn.was_admitted:
+            return
         if match.miss is None:
             self._counters.cache_hits += 1
         else:

@@ -161,8 +161,10 @@ class Admission:
             turn.was_admitted = True
             self._work.door.leave(turn.id)
             turn.output.admitted_at = self._system.now()
+        if not turn.has_computed:
+            # Whoever loses its claim before its first row may find less the next time.
+            self._work.counters.cached_tokens += turn.position - turn.output.cached_tokens
             turn.output.cached_tokens = turn.position
-            self._work.counters.cached_tokens += turn.position
         return True
 
     def _grow(self, turn: OpenTurn) -> bool:

@@ -297,6 +297,7 @@ class Scheduler(Actor[SchedulerMessage]):
         start = turn.position
         is_undefined = isinstance(outcome, RowFault) and outcome.is_undefined
         if not is_undefined:
+            turn.has_computed = True
             count_absorbed(turn, absorbed, self._counters)
         token: int | None = None
         is_last = False
@@ -330,6 +331,7 @@ class Scheduler(Actor[SchedulerMessage]):
         turn.image = None
         # What it finds instead is what it is told to have found.
         self._counters.cached_tokens -= turn.output.cached_tokens
+        turn.output.cached_tokens = 0
         turn.was_admitted = False
         self._work.unload(turn)
         if turn.interrupt_reason is not None:

@@ -104,7 +104,7 @@ KNOWN: dict[type, set[str]] = {
         # none: the explorer's worlds have no prefix cache
         "cache",
         # told to callers, or counted
-        *("output", "absorbed_before"),
+        *("output", "absorbed_before", "has_computed"),
     },
     ClaimRecord: {
         *("number", "custodian", "slot", "exclusive", "position", "content", "tip", "base"),

@@ -126,6 +126,30 @@ def test_nothing_is_evicted_for_the_budget_either_while_a_turn_waits_for_memory(
     stop_world(world)
 
 
+def test_a_turn_that_lost_what_it_had_found_before_it_used_it_says_so() -> None:
+    """Admitted from a cached state, it had no row yet when a senior took its room and the state."""
+    world = open_cached(
+        num_slots=4,
+        num_pages=45,
+        prefix_cache_block=1000,
+        max_num_batched_tokens=8,
+        scheduling_policy="priority",
+    )
+    finish(world, one_shot(world, "first", prompt(21), 1))
+    senior = one_shot(world, "senior", prompt(60, 7), 20, priority=-5)
+    hit = one_shot(world, "hit", [*prompt(21), *prompt(9, 2)], 3, priority=5)
+    world.step()
+    assert (hit.output.cached_tokens, counted(world).cached_tokens) == (20, 20)
+    boss = one_shot(world, "boss", prompt(100, 3), 30, priority=-9)
+    finish(world, senior, hit, boss)
+
+    assert hit.output.preemptions == 1
+    assert tokens_of(hit) == cold([*prompt(21), *prompt(9, 2)], 3)
+    assert (hit.output.cached_tokens, hit.output.cache_miss) == (0, "evicted")
+    assert counted(world).cached_tokens == 0
+    stop_world(world)
+
+
 def test_a_session_is_asked_before_the_state_that_a_turn_starts_from_goes() -> None:
     world = open_cached(num_slots=2, num_pages=60, prefix_cache_block=1000)
     finish(world, one_shot(world, "before", prompt(21), 1))
