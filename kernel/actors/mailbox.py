@@ -72,11 +72,6 @@ class Mailbox(Generic[M]):
     def __len__(self) -> int:
         return len(self._mail)
 
-    @property
-    def is_crowded(self) -> bool:
-        """Half of the bound is under way; the rest is for actors, not for callers."""
-        return 2 * len(self._mail) >= self._bound
-
     def __iter__(self) -> Iterator[M]:
         """The mail under way, oldest first; only to be looked at."""
         return iter(self._mail)

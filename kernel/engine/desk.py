@@ -245,9 +245,10 @@ class Desk:
             QueueFull: so many wait for this session that its actor's own mail is in danger.
         """
         actor = self.core.dispatcher.actor(session.name)
-        if actor is not None and actor.mailbox.is_crowded:
+        if isinstance(actor, SessionActor) and 2 * actor.num_mail >= actor.mail_bound:
+            # The other half is for actors.
             limit = self.core.config.max_num_queued_reqs
-            raise QueueFull(what="requests", queued=len(actor.mailbox), limit=limit)
+            raise QueueFull(what="requests", queued=actor.num_mail, limit=limit)
         return self.core.dispatcher.post(session, message, CALLER) is None
 
     @property

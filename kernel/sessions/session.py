@@ -146,6 +146,12 @@ class SessionActor(Actor[SessionMessage]):
             return "queued" if self.waiting else "idle"
         return "queued" if self.active.request.output.admitted_at is None else "running"
 
+    @property
+    def num_mail(self) -> int:
+        """Messages that wait to be handled, or for a change of the log that is being kept."""
+        kept_back = 0 if self.archive is None else len(self.archive.deferred)
+        return len(self.mailbox) + kept_back
+
     def handle(self, message: Consume[SessionMessage], /) -> None:  # noqa: C901  one case a message
         """Take one message."""
         if isinstance(message, Deferred) and self._defers(message):

@@ -137,6 +137,38 @@ async def test_a_crowd_at_the_store_is_served_or_refused_by_name(what: str) -> N
                 await engine.attach(names[-1]).append([3])
 
 
+async def test_a_crowd_at_a_session_whose_disk_is_slow_is_refused_by_name() -> None:
+    """What waits for a change of the log is mail, wherever it waits."""
+    disk = MemoryStore()
+    refused: list[BaseException] = []
+    async with open_engine(
+        MemoryFiles(disk), session_store="anywhere", max_num_queued_reqs=8
+    ) as engine:
+        async with engine.session(session_id="a", detached=True) as session:
+            await session.append([1, 2])
+        actor = engine.core.sessions[SessionId("a")]
+        disk.manual = True
+
+        async def ask() -> None:
+            try:
+                await session.checkpoint("here")
+            except Overloaded as error:
+                refused.append(error)
+
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(2 * actor.mail_bound):
+                    tasks.start_soon(ask)
+                    await anyio.lowlevel.checkpoint()
+                await engine.settle()
+                waiting = actor.num_mail
+                disk.manual = False
+                disk.work()
+
+    assert 2 * waiting <= actor.mail_bound
+    assert len(refused) >= actor.mail_bound
+
+
 def test_a_salt_outlives_the_turn_that_brought_it_and_was_cancelled() -> None:
     """A session goes on with the one that it was given last, wherever it was meanwhile."""
     world = Durable.on()
