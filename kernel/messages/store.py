@@ -47,7 +47,7 @@ class StoreLog:
     carries: ClassVar[tuple[str, ...]] = ()
     asker: CustodianId
     change: int
-    """The asker's own number of it."""
+    """Its number: no two of an engine have the same, so that no namesake takes it for its own."""
     jobs: tuple[LogJob, ...]
     """At least one; in order, and the change is kept when all of them are."""
 
@@ -59,6 +59,8 @@ class StoreState:
     carries: ClassVar[tuple[str, ...]] = ()
     asker: CustodianId
     job: KeepState | DropState
+    number: int = 0
+    """As of a change."""
 
 
 @attrs.frozen
@@ -146,6 +148,7 @@ class StateStored:
     position: int
     """0: it was to be dropped."""
     fault: StoreFault | None = None
+    number: int = 0
 
 
 @attrs.frozen

@@ -110,12 +110,13 @@ class SessionArchive:
         probe: Probe,
         kept: Archived,
         facts: Callable[[], Mapping[str, object]],
+        numbers: Iterator[int],
     ) -> None:
         self.change: Change | None = None
         self.deferred: deque[Deferred] = deque()
         self._doing: Change | None = None
         """It is kept, and is being done to the session."""
-        self.snapshots = SessionSnapshots(session_id, holder, system, probe)
+        self.snapshots = SessionSnapshots(session_id, holder, system, probe, numbers)
         self.is_opened = False
         """Whether the store knows the session, or may know it."""
         self._session_id = session_id
@@ -127,7 +128,7 @@ class SessionArchive:
         self._has_kept_facts = False
         self._kept_salt = ""
         self._is_in_doubt = False
-        self._numbers = 0
+        self._numbers = numbers
 
     def found(self, record: SessionRecord) -> None:
         """The session was made of what the store holds."""
@@ -183,8 +184,7 @@ class SessionArchive:
         """
         if self.change is not None:
             raise RuntimeError(f"{self._holder}: a change is under way already")
-        self._numbers += 1
-        number, incarnation = self._numbers, self._system.incarnation_of(STORE)
+        number, incarnation = next(self._numbers), self._system.incarnation_of(STORE)
         shortest = min(self._kept_len, length) if self._is_in_doubt else length
         self.change = Change(number, incarnation, length, shortest, keep, lose, asker)
         self.is_opened = True

@@ -1,6 +1,7 @@
 """What all sessions of an engine have in common: one object, so that each of them stays small."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import attrs
@@ -42,3 +43,5 @@ class SessionHome:
     """Told once of each session that has closed, died or gone dormant."""
     residents: Residents | None = None
     """``None``: there is no store, and sessions end with the engine."""
+    numbers: Iterator[int] = attrs.field(factory=itertools.count)
+    """Of what sessions ask of the store."""

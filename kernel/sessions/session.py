@@ -100,7 +100,7 @@ class SessionActor(Actor[SessionMessage]):
         self.archive: SessionArchive | None = None
         if home.residents is not None and not is_one_shot:
             self.archive = SessionArchive(
-                session_id, name, system, home.probe, self.state, self.identity.facts
+                session_id, name, system, home.probe, self.state, self.identity.facts, home.numbers
             )
         self._changes = LogChanges(session_id, system, self.state, self.archive, self.identity)
         self._tiers = SessionTiers(name, system, self.state, self.archive)

@@ -6,7 +6,7 @@ is no more than a state to be computed again.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, final
 
 import attrs
@@ -52,7 +52,12 @@ class SessionSnapshots:
     """
 
     def __init__(
-        self, session_id: SessionId, holder: CustodianId, system: System, probe: Probe
+        self,
+        session_id: SessionId,
+        holder: CustodianId,
+        system: System,
+        probe: Probe,
+        numbers: Iterator[int],
     ) -> None:
         self.position = 0
         self._session_id = session_id
@@ -60,8 +65,9 @@ class SessionSnapshots:
         self._system = system
         self._probe = probe
         self._bytes = 0
-        self._offered: deque[tuple[int, int, Callable[[], None]]] = deque()
-        """Position and bytes of each snapshot on its way, and what waits for it."""
+        self._numbers = numbers
+        self._offered: deque[tuple[int, int, int, Callable[[], None]]] = deque()
+        """Number, position and bytes of each snapshot on its way, and what waits for it."""
         self._fetches: list[_Fetch] = []
 
     def found(self, record: SessionRecord) -> None:
@@ -81,17 +87,18 @@ class SessionSnapshots:
             image: the state.
             then: called once, when it is kept, or can't be.
         """
-        message = StoreState(self._holder, KeepState(self._session_id, image))
+        number = next(self._numbers)
+        message = StoreState(self._holder, KeepState(self._session_id, image), number)
         if self._system.post(_STORE, message, self._holder) is not None:
             then()
         else:
-            self._offered.append((image.position, image.nbytes, then))
+            self._offered.append((number, image.position, image.nbytes, then))
 
     def stored(self, message: StateStored) -> None:
         """The store has kept a snapshot, or hasn't."""
-        if not self._offered or self._offered[0][0] != message.position:
-            return  # asked of a store that is dead
-        position, nbytes, then = self._offered.popleft()
+        if not self._offered or self._offered[0][0] != message.number:
+            return  # asked of a store that is dead, or by a namesake
+        _, position, nbytes, then = self._offered.popleft()
         if message.fault is not None:
             self.tell_lost(position, message.fault)
         else:
@@ -143,7 +150,7 @@ class SessionSnapshots:
     def went_down(self, down: Down) -> None:
         """The store has died; nobody will answer what it was asked."""
         offered, self._offered = self._offered, deque()
-        for _, _, then in offered:
+        for _, _, _, then in offered:
             then()
         lost = [fetch for fetch in self._fetches if fetch.incarnation == down.incarnation]
         self._fetches = [fetch for fetch in self._fetches if fetch not in lost]

@@ -156,7 +156,8 @@ class StoreActor(Actor[StoreMessage]):
             case StoreLog():
                 self._tell(message.asker, LogStored(message.change, fault))
             case StoreState():
-                self._tell(message.asker, StateStored(position_of(message), fault))
+                answer = StateStored(position_of(message), fault, message.number)
+                self._tell(message.asker, answer)
             case FetchState():
                 self._tell(message.asker, StateFetched(message.turn, fault))
             case ReadStored():
@@ -250,7 +251,8 @@ class StoreActor(Actor[StoreMessage]):
                 self._tell(business.asker, LogStored(business.number, fault))
             case Snapshot():
                 self._bytes_out -= business.nbytes
-                self._tell(business.asker, StateStored(business.position, fault))
+                answer = StateStored(business.position, fault, business.number)
+                self._tell(business.asker, answer)
             case FetchState():
                 self._fetched(business, report)
             case ReadStored():
@@ -272,10 +274,11 @@ class StoreActor(Actor[StoreMessage]):
         nbytes = message.job.image.nbytes if isinstance(message.job, KeepState) else 0
         if self._bytes_out and self._bytes_out + nbytes > self._rules.max_image_bytes:
             why = f"{self._bytes_out} bytes of snapshots are on their way to the disk"
-            self._tell(message.asker, StateStored(position, StoreFault(why, "refused")))
+            fault = StoreFault(why, "refused")
+            self._tell(message.asker, StateStored(position, fault, message.number))
             return
         self._bytes_out += nbytes
-        self._submit((message.job,), Snapshot(message.asker, position, nbytes))
+        self._submit((message.job,), Snapshot(message.asker, position, nbytes, message.number))
 
     def _fetch_next(self) -> None:
         while self._fetches:

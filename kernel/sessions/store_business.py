@@ -40,6 +40,7 @@ class Snapshot:
     asker: CustodianId
     position: int
     nbytes: int
+    number: int = 0
 
 
 @attrs.frozen

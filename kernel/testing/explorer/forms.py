@@ -250,6 +250,7 @@ _FORMS: dict[str, Callable[[Names, Any], Any]] = {
     "is_leaving": _plain,
     "stays_kept": _plain,
     "change": _plain,
+    "number": _plain,
     "fault": lambda _names, fault: None if fault is None else fault.reason,
     "position": _plain,
     "found": lambda _names, found: type(found).__name__,
