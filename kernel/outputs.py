@@ -199,7 +199,7 @@ class SessionInfo:
     place: Literal["device", "host", "disk", "log"] = "log"
     """Where the state is; ``"log"``: given up, the next turn computes it from the token log."""
     bytes: int = 0
-    """Device memory of the committed state; a fork without a turn has none of its own."""
+    """Of the committed state, in the pool of its ``place``; a fork without a turn has none."""
     turns: int = 0
     """Turns that finished."""
     last_used_s: float = 0.0
