@@ -2,6 +2,7 @@
 
 from io import StringIO
 
+import attrs
 import pytest
 from rich.console import Console
 
@@ -45,6 +46,22 @@ def test_the_picture_names_owners_figures_and_text() -> None:
         "s01: Once upon a time·[2J",
     ):
         assert part in text, part
+
+
+def test_states_in_host_memory_are_not_counted_as_slots_of_the_device() -> None:
+    """They are numbered after these; counted with them, more were owned than there are."""
+    log = LogWriter()
+    log.write("ledger.opened", slots=2, pages=8, page_size=4, host_slots=3, host_pages=8)
+    for claim in range(4):
+        log.reserve(claim, claim)
+    board = Board()
+    for event, fields in log.events():
+        board.watch(event, fields)
+    lines: list[str] = []
+    with LineView(lines.append) as view:
+        view.show(attrs.evolve(moment(), board=board))
+
+    assert lines[0].endswith("slots batch 2, free 0; in host memory batch 2, free 1")
 
 
 def test_lines_are_plain() -> None:

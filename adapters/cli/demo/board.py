@@ -32,15 +32,25 @@ class Board:
     def __init__(self) -> None:
         self.cells: dict[int, Cell] = {}
         self.num_slots = 0
+        """Of the device; slots of host memory are numbered after these."""
+        self.num_host_slots = 0
         self.rollbacks = 0
         self._slot_of: dict[int, int] = {}
 
     @property
     def owned(self) -> dict[str, int]:
-        """How many slots each kind of owner has."""
+        """How many slots of the device each kind of owner has."""
+        return self._owned(in_host=False)
+
+    @property
+    def owned_in_host(self) -> dict[str, int]:
+        """The same in host memory."""
+        return self._owned(in_host=True)
+
+    def _owned(self, *, in_host: bool) -> dict[str, int]:
         owned: dict[str, int] = dict.fromkeys(OWNERS, 0)
-        for cell in self.cells.values():
-            if cell.owner != "free":
+        for slot, cell in self.cells.items():
+            if cell.owner != "free" and (slot >= self.num_slots) == in_host:
                 owned[cell.owner] = owned.get(cell.owner, 0) + 1
         return owned
 
@@ -53,6 +63,7 @@ class Board:
         match event:
             case "ledger.opened":
                 self.num_slots = _integer(fields.get("slots"))
+                self.num_host_slots = _integer(fields.get("host_slots"))
             case "claim.reserved":
                 self._own(fields, Cell("batch", str(fields.get("turn", ""))))
             case "claim.committed" | "claim.admitted":

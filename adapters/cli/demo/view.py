@@ -182,10 +182,15 @@ def _figures(moment: Moment) -> tuple[str, str]:
 
 def _owners(moment: Moment) -> str:
     board = moment.board
-    owned = board.owned
+    told = _shares(board.owned, board.num_slots)
+    if board.num_host_slots:
+        told += f"; in host memory {_shares(board.owned_in_host, board.num_host_slots)}"
+    return told
+
+
+def _shares(owned: dict[str, int], slots: int) -> str:
     parts = [f"{name} {count}" for name, count in owned.items() if count]
-    parts.append(f"free {board.num_slots - sum(owned.values())}")
-    return ", ".join(parts)
+    return ", ".join([*parts, f"free {slots - sum(owned.values())}"])
 
 
 def _ms(value: float | None) -> str:
