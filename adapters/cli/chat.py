@@ -46,7 +46,7 @@ def chat(system: str, name: str | None, **options: Any) -> None:
     What you type is a message by the model's chat template; a model without one continues the
     text. Ctrl-C interrupts the answer: what was shown stays in the session. /undo takes the last
     line and its answer back, /checkpoint NAME marks a place and /restore NAME goes back to it,
-    /info shows the session, /quit or the end of input leaves.
+    /info shows the session, /help the commands, /quit or the end of input leaves.
 
     With --session-store DIR the conversation is kept there, and the next chat goes on with it;
     "tenure sessions DIR" lists what is there.
@@ -107,7 +107,7 @@ class Conversation:
     async def _read_and_answer(self) -> None:
         while True:
             line = await _read_line()
-            if line is None or line == "/quit":
+            if line is None or line.strip() == "/quit":
                 return
             if not line:
                 continue

@@ -1,8 +1,21 @@
 """What a line of ``tenure chat`` may ask of the session itself, instead of the model."""
 
+from difflib import get_close_matches
+
 from kernel import ClientError, Overloaded, Session, SessionInfo
 
 __all__ = ["carry_out", "describe"]
+
+HELP = {
+    "/undo": "takes the last line and its answer back",
+    "/checkpoint": "NAME marks this place; without a name a fresh one is made",
+    "/restore": "NAME goes back to a place; without a name: which there are",
+    "/info": "shows the session",
+    "/help": "shows this",
+    "/quit": "leaves, as the end of input does",
+}
+MISTYPED = 0.8
+"""How alike two words are, from 0 to 1, of which one is taken for the other mistyped."""
 
 
 async def carry_out(session: Session, line: str) -> str | None:
@@ -20,10 +33,20 @@ async def carry_out(session: Session, line: str) -> str | None:
                 return f"{made}: {_turns(session.info.turns)}"
             case "/restore":
                 return await _restore(session, name)
+            case "/help":
+                return "\n".join(f"{known} {what}" for known, what in HELP.items())
             case _:
-                return None
+                return _refuse(command)
     except (ClientError, Overloaded) as error:
         return f"{type(error).__name__}: {error}"
+
+
+def _refuse(word: str) -> str | None:
+    """What is wrong with a line that was hardly meant for the model; ``None``: it was."""
+    if word in HELP:
+        return f"{word} {HELP[word]}; nothing may stand after it"
+    near = get_close_matches(word, HELP, n=1, cutoff=MISTYPED) if word.startswith("/") else []
+    return f"no command {word}; did you mean {near[0]}? /help lists them" if near else None
 
 
 async def _undo(session: Session) -> str:
@@ -47,7 +70,7 @@ def _turns(count: int) -> str:
 def describe(info: SessionInfo) -> str:
     """One line about a session, and one for each of its checkpoints."""
     whole = (
-        f"{info.session_id}: {info.state}, {info.turns} turns, {info.num_tokens} tokens "
+        f"{info.session_id}: {info.state}, {_turns(info.turns)}, {info.num_tokens} tokens "
         f"({info.pending_tokens} pending), version {info.version}, state on {info.place}, "
         f"{info.bytes} bytes"
     )

@@ -38,7 +38,7 @@ def test_a_conversation_at_its_limit_says_so_and_goes_on() -> None:
 
     assert result.exit_code == 0
     assert "PromptTooLong" in result.stderr
-    assert "idle, 1 turns" in result.stdout
+    assert "idle, 1 turn," in result.stdout
 
 
 def test_the_end_of_input_leaves() -> None:

@@ -29,7 +29,7 @@ def test_a_conversation_goes_on_after_a_restart_as_if_there_had_been_none(tmp_pa
     first = answers(run("one\n/quit\n", *KEPT, str(tmp_path)))
     second = answers(run("two\n/undo\n/undo\n/quit\n", *KEPT, str(tmp_path)))
 
-    assert second[0].startswith("chat: idle, 1 turns, ")
+    assert second[0].startswith("chat: idle, 1 turn, ")
     assert first[:1] + second[1:4] == whole[:4]
     assert whole[3] == "undone; 0 turns left"
 
@@ -42,7 +42,7 @@ def test_conversations_of_one_store_are_told_apart_by_name(tmp_path: Path) -> No
     listed = run("", "sessions", str(tmp_path)).stdout.splitlines()
     found = json.loads(run("", "sessions", str(tmp_path), "--json").stdout)
 
-    assert "ada: idle, 1 turns" in again.stdout
+    assert "ada: idle, 1 turn" in again.stdout
     assert [line.split(" turns")[0] for line in listed[:2]] == ["ada: 1", "bob: 2"]
     assert listed[2].startswith("2 sessions of fake")
     assert [one["turns"] for one in found["sessions"]] == [1, 2]
@@ -88,4 +88,4 @@ def test_the_stores_policies_reach_the_engine(tmp_path: Path) -> None:
     run("one\n/quit\n", *KEPT, str(tmp_path), *policies)
 
     assert "only the log" in run("", "sessions", str(tmp_path)).stdout
-    assert "1 turns" in run("/quit\n", *KEPT, str(tmp_path), *policies).stdout
+    assert "1 turn," in run("/quit\n", *KEPT, str(tmp_path), *policies).stdout
