@@ -23,6 +23,7 @@ __all__ = [
     "path",
     "seconds",
     "strings",
+    "text",
     "token_ids",
     "truth",
 ]
@@ -71,7 +72,13 @@ def kept(value: object) -> None:
 
 def name(parameter: str, value: object) -> None:
     """Refuse a name of the caller's own that is no text, or empty; ``None`` is none given."""
-    if value is not None and not (isinstance(value, str) and value):
+    if value is not None:
+        text(parameter, value)
+
+
+def text(parameter: str, value: object) -> None:
+    """Refuse what is no text, or empty."""
+    if not (isinstance(value, str) and value):
         raise ValidationError(parameter=parameter, value=value, why="it must be a str, not empty")
 
 

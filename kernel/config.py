@@ -156,7 +156,7 @@ class EngineConfig:
 
     def __attrs_post_init__(self) -> None:
         for name in ("model", "device", "dtype"):
-            checks.strings(name, getattr(self, name))
+            checks.text(name, getattr(self, name))
         self._check_counts()
         self._check_durations()
         self._check_store()
@@ -232,7 +232,7 @@ class EngineConfig:
 
     def _check_store(self) -> None:
         if self.session_store is not None:
-            checks.strings("session_store", self.session_store)
+            checks.instance("session_store", self.session_store, str)
             if not self.session_store:
                 raise ValidationError(
                     parameter="session_store", value="", why="name a directory, or pass None"

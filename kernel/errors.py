@@ -116,13 +116,17 @@ class SamplingError(ClientError):
 
 
 class NotFinished(ClientError):
-    """The result of a turn was asked for before the turn was read to its end."""
+    """The result of a turn was asked for that has none: it runs on, or was cancelled or failed."""
 
-    def __init__(self, *, request_id: str) -> None:
+    def __init__(self, *, request_id: str, why: str | None = None) -> None:
+        """``why``: how it ended without a result; ``None``: it has not ended."""
         self.request_id = request_id
+        self.why = why
         super().__init__(self._message())
 
     def _message(self) -> str:
+        if self.why is not None:
+            return f"request {self.request_id!r} ended without a result: {self.why}"
         return f"request {self.request_id!r} goes on; iterate it to its end or await wait()"
 
 
@@ -213,13 +217,14 @@ class RequestTimeout(TenureError):
 
     setting = "timeout_s"
     happened = "was not finished"
+    way_out = "lower the load"
 
     def __init__(self, *, request_id: str, limit_s: float) -> None:
         self.request_id = request_id
         self.limit_s = limit_s
         super().__init__(
             f"request {request_id!r} {self.happened} within {self.setting}={limit_s:g}; raise"
-            f" {self.setting} or lower the load"
+            f" {self.setting} or {self.way_out}"
         )
 
 
@@ -239,6 +244,7 @@ class StallTimeout(RequestTimeout):
 
     setting = "stall_timeout_s"
     happened = "was not read"
+    way_out = "read its deltas sooner"
 
 
 class RequestAborted(TenureError):

@@ -29,11 +29,17 @@ class SessionNotFound(ClientError):
 
 
 class SessionExists(ClientError):
-    """A session with this id is open already."""
+    """A session with this id is there already, open or in the store."""
 
-    def __init__(self, *, session_id: str) -> None:
+    def __init__(self, *, session_id: str, is_dormant: bool = False) -> None:
+        """``is_dormant``: it is in the store, of this life of the engine or of an earlier one."""
         self.session_id = session_id
-        super().__init__(f"session {session_id!r} is open; use engine.attach() or another id")
+        self.is_dormant = is_dormant
+        where = "in the session store" if is_dormant else "open"
+        super().__init__(
+            f"session {session_id!r} is {where} already; go on with it by engine.attach() or"
+            " engine.session(..., resume=True), or use another id"
+        )
 
 
 class SessionBusy(ClientError):

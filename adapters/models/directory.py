@@ -63,7 +63,8 @@ def model_path(model: str, *, files: tuple[str, ...] = ()) -> Path:
     if model == BUNDLED:
         return Path(__file__).parent / BUNDLED
     wanted = (
-        f"name {BUNDLED!r} or a directory with config.json, {WEIGHTS_FILE} and {TOKENIZER_FILE}"
+        f"name {BUNDLED!r}, a directory with config.json, {WEIGHTS_FILE} and {TOKENIZER_FILE},"
+        " or a GGUF file"
     )
     try:
         path = Path(model).expanduser()

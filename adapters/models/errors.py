@@ -17,7 +17,6 @@ __all__ = [
     "ModelError",
     "ModelFileMissing",
     "ModelNotFound",
-    "NotEnoughMemory",
     "ShardMissing",
     "TokenizerMismatch",
     "UnsafeWeights",
@@ -54,10 +53,6 @@ class UnsupportedQuantization(ConfigError):
 
 class TokenizerMismatch(ModelError):
     """The tokenizer has more ids than the model has rows for them."""
-
-
-class NotEnoughMemory(ModelError):
-    """The model and its smallest turn don't fit into the memory that it was given."""
 
 
 class WeightsError(ModelError):

@@ -17,7 +17,6 @@ from kernel.chat import Prompt
 from kernel.engine.desk import CALLER, ONE_SHOT, Desk
 from kernel.engine.request import RunningTurn, completion_of, prompt_logprobs_of
 from kernel.errors import (
-    NotFinished,
     PromptTooLong,
     RequestAborted,
     RequestTimeout,
@@ -244,7 +243,7 @@ class RunningChoices(RunningTurn):
 
     def _make_result(self) -> RequestOutput:
         if not self.has_result:
-            raise NotFinished(request_id=self.request_id)
+            raise self._unfinished(self._error)
         absorbing = self._request
         return RequestOutput(
             request_id=absorbing.id,

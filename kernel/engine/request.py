@@ -82,7 +82,9 @@ class RunningTurn:
         A turn that had ended before it was left has a result too, read or not.
 
         Raises:
-            NotFinished: it has not ended, or it was cancelled or failed.
+            NotFinished: it has not ended, or it was cancelled or failed; then why, and the error
+                that ended it is the ``__cause__``.
+            NotSubmitted: the block was not entered.
         """
         if self._result is None:
             self._result = self._make_result()
@@ -220,7 +222,7 @@ class RunningTurn:
         request, output = self._request, self._request.output
         end = output.end
         if end is None or end.error is not None:
-            raise NotFinished(request_id=self.request_id)
+            raise self._unfinished(None if end is None else end.error)
         return RequestOutput(
             request_id=request.id,
             session_id=self._session_id,
@@ -231,6 +233,15 @@ class RunningTurn:
             timings=self._timings(),
             history_differs=request.history_differs,
         )
+
+    def _unfinished(self, ended_by: BaseException | None) -> NotFinished:
+        """Why there is no result; ``ended_by`` is ``None`` where nothing has ended it."""
+        if self._session is None:
+            return NotSubmitted(request_id=self.request_id)
+        why = None if ended_by is None else str(ended_by)
+        error = NotFinished(request_id=self.request_id, why=why)
+        error.__cause__ = ended_by
+        return error
 
     def _timings(self) -> Timings:
         output = self._request.output

@@ -130,9 +130,10 @@ class SessionRegistry:
         self._door.check_open()
         if counts and self.count >= self._max_sessions:
             raise TooManySessions(open_sessions=self.count, limit=self._max_sessions)
+        is_open = session_id in self.actors
         is_kept = counts and not is_stored and self.holds(session_id)
-        if session_id in self.actors or is_kept:
-            raise SessionExists(session_id=session_id)
+        if is_open or is_kept:
+            raise SessionExists(session_id=session_id, is_dormant=not is_open)
 
     def _new_session(
         self,

@@ -236,7 +236,7 @@ async def test_a_damaged_directory_is_refused_by_name_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        ("{path}/model-00002-of-00003.safetensors", "is a file: name 'bundled' or a directory"),
+        ("{path}/model-00002-of-00003.safetensors", "is a file: name 'bundled', a directory"),
         ("{path}/config.json", "is a file"),
         ("some-org/some-model-1.5", "run `hf download some-org/some-model-1.5 --local-dir DIR`"),
         ("{path}/nothing-here", "neither in the package nor on disk"),

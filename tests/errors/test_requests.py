@@ -11,7 +11,7 @@ import pytest
 from kernel import (
     ClientError,
     Engine,
-    NotFinished,
+    NotSubmitted,
     PromptTooLong,
     QueueFull,
     RequestExists,
@@ -239,7 +239,7 @@ async def test_a_turn_that_was_never_entered_is_an_error_and_no_wait(
     async with open_engine() as engine:
         with anyio.fail_after(2), pytest.raises(ClientError):
             await MISUSES[name](engine)
-        with pytest.raises(NotFinished):
+        with pytest.raises(NotSubmitted):
             _ = engine.stream([1], GREEDY).result
 
 

@@ -100,8 +100,9 @@ async def test_a_turn_that_was_left_early_tells_so_when_read_on(make: Make) -> N
             says(caught, turn.request_id, "await wait()")
         with anyio.fail_after(2), pytest.raises(RequestAborted):
             await anext(turn)
-        with pytest.raises(NotFinished):
+        with pytest.raises(NotFinished, match="ended without a result") as caught:
             assert turn.result.text
+        assert isinstance(caught.value.__cause__, RequestAborted), "it does not go on"
         assert session.info.num_tokens == 0
 
 

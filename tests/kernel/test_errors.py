@@ -53,6 +53,7 @@ EXAMPLES: list[tuple[TenureError, type[TenureError], str]] = [
     ),
     (SessionNotFound(session_id="s"), ClientError, "engine.session()"),
     (SessionExists(session_id="s"), ClientError, "engine.attach()"),
+    (SessionExists(session_id="s", is_dormant=True), ClientError, "in the session store already"),
     (SessionBusy(session_id="s", turn_id="t4"), ClientError, "wait=True"),
     (SessionBusy(session_id="s", turn_id="t4", can_wait=False), ClientError, "await or cancel it"),
     (CheckpointNotFound(session_id="s", name="draft"), ClientError, "'draft'"),
@@ -62,6 +63,7 @@ EXAMPLES: list[tuple[TenureError, type[TenureError], str]] = [
     (TurnNotFound(session_id="s", turn_id=None), ClientError, "last finished turn"),
     (TooLate(session_id="s", turn_id="t4", why="it was closed"), ClientError, "before the next"),
     (NotFinished(request_id="r"), ClientError, "await wait()"),
+    (NotFinished(request_id="r", why="it was aborted"), ClientError, "result: it was aborted"),
     (NotSubmitted(request_id="r"), NotFinished, "async with"),
     (RequestExists(request_id="r"), ClientError, "another request_id"),
     (SamplingError(request_id="r", why="no token is left"), ClientError, "change its parameters"),
@@ -90,7 +92,7 @@ EXAMPLES: list[tuple[TenureError, type[TenureError], str]] = [
     (SessionLost(session_id="s", why="KeyError"), ServerError, "open a new one"),
     (QueueTimeout(request_id="r", limit_s=0.5), RequestTimeout, "queue_timeout_s=0.5"),
     (TurnTimeout(request_id="r", limit_s=2), RequestTimeout, "raise timeout_s"),
-    (StallTimeout(request_id="r", limit_s=30), RequestTimeout, "was not read"),
+    (StallTimeout(request_id="r", limit_s=30), RequestTimeout, "read its deltas sooner"),
     (RequestAborted(request_id="r"), TenureError, "engine.abort"),
 ]
 

@@ -45,7 +45,7 @@ def test_a_file_is_a_model_if_its_kind_is_known(tmp_path: Path) -> None:
     file.touch()
 
     assert model_path(str(file), files=(".gguf",)) == file
-    with pytest.raises(ModelNotFound, match="is a file: name 'bundled' or a directory"):
+    with pytest.raises(ModelNotFound, match="is a file: name 'bundled', a directory"):
         model_path(str(file))
 
 

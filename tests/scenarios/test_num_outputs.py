@@ -220,7 +220,7 @@ async def test_an_abort_by_the_requests_id_ends_all_of_it(steps: int) -> None:
                 await out.wait()
             assert caught.value.request_id == "r"
             assert not out.has_result
-            with pytest.raises(NotFinished):
+            with pytest.raises(NotFinished, match="aborted"):
                 _ = out.result
         assert not stage.engine.abort("r")
         assert_forgotten(stage)
