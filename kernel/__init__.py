@@ -3,6 +3,7 @@
 from kernel.chat import ChatFormat, ChatPrompt, Message, Prompt
 from kernel.config import EngineConfig
 from kernel.engine.blocking import BlockingEngine, BlockingSession
+from kernel.engine.blocking_turn import BlockingTurn
 from kernel.engine.engine import Engine
 from kernel.engine.generation import Generation
 from kernel.engine.request import RunningTurn
@@ -67,6 +68,7 @@ from kernel.structured_outputs import StructuredOutputs
 __all__ = [
     "BlockingEngine",
     "BlockingSession",
+    "BlockingTurn",
     "ChatFormat",
     "ChatPrompt",
     "CheckpointInfo",

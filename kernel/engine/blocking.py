@@ -1,51 +1,34 @@
 """The blocking door, for scripts and notebooks: the same engine on a thread of its own."""
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from kernel.chat import Prompt
 from kernel.config import EngineConfig
+from kernel.engine.blocking_turn import BlockingTurn, call
 from kernel.engine.engine import Engine
-from kernel.engine.request import RunningTurn
 from kernel.engine.streaming_session import Session
 from kernel.errors import EngineClosed
-from kernel.outputs import Delta, EngineStats, Health, RequestOutput, SessionInfo
+from kernel.outputs import EngineStats, Health, RequestOutput, SessionInfo
 from kernel.params import SamplingParams
+from kernel.step import Tokenizer
+from ownership import AuditReport
 
 __all__ = ["BlockingEngine", "BlockingSession"]
 
-T = TypeVar("T")
-
-
-async def _call(function: Callable[[], T]) -> T:
-    return function()
-
-
-def _iterate(portal: BlockingPortal, turn: RunningTurn) -> AbstractContextManager[Iterator[Delta]]:
-    @contextmanager
-    def running() -> Generator[Iterator[Delta], None, None]:
-        with portal.wrap_async_context_manager(turn):
-            yield _deltas(portal, turn)
-
-    return running()
-
-
-def _deltas(portal: BlockingPortal, turn: RunningTurn) -> Iterator[Delta]:
-    async def step() -> Delta | None:
-        return await anext(turn, None)
-
-    while (delta := portal.call(step)) is not None:
-        yield delta
-
 
 class BlockingSession:
-    """A session for blocking code; leaving the block closes it."""
+    """A session for blocking code; leaving the block that made it closes it.
+
+    Every call waits for the engine's thread, and raises what the method of
+    :class:`kernel.Session` of the same name raises.
+    """
 
     def __init__(self, portal: BlockingPortal, session: Session) -> None:
         self._portal = portal
@@ -58,11 +41,11 @@ class BlockingSession:
     @property
     def info(self) -> SessionInfo:
         """The session at this moment."""
-        return self._portal.call(_call, lambda: self._session.info)
+        return call(self._portal, lambda: self._session.info)
 
-    def append(self, prompt: Prompt) -> RequestOutput:
+    def append(self, prompt: Prompt, **options: Any) -> RequestOutput:
         """Absorb a prompt and generate nothing; see :meth:`Session.append`."""
-        return self._portal.call(self._session.append, prompt)
+        return self._portal.call(partial(self._session.append, prompt, **options))
 
     def complete(
         self, prompt: Prompt, params: SamplingParams | None = None, **options: Any
@@ -77,10 +60,17 @@ class BlockingSession:
 
     def turn(
         self, prompt: Prompt, params: SamplingParams | None = None, **options: Any
-    ) -> AbstractContextManager[Iterator[Delta]]:
-        """One turn, streamed: a context manager over an iterator of deltas."""
+    ) -> BlockingTurn:
+        """One turn, streamed: a context manager and an iterator of deltas."""
         make = partial(self._session.turn, prompt, params, **options)
-        return _iterate(self._portal, self._portal.call(_call, make))
+        return BlockingTurn(self._portal, call(self._portal, make))
+
+    @contextmanager
+    def fork(self, **options: Any) -> Generator["BlockingSession", None, None]:
+        """A session that begins where this one is, for a block; see :meth:`Session.fork`."""
+        child = call(self._portal, partial(self._session.fork, **options))
+        with self._portal.wrap_async_context_manager(child):
+            yield BlockingSession(self._portal, child)
 
     def interrupt(self, keep: int | None = None) -> int:
         """See :meth:`Session.interrupt`."""
@@ -118,7 +108,10 @@ class BlockingSession:
 class BlockingEngine:
     """``with BlockingEngine(config) as engine``: the engine for code without an event loop.
 
-    Arguments as for :meth:`Engine.open`. The engine's event loop runs on a thread of its own.
+    Arguments as for :meth:`Engine.open`. The engine's event loop runs on a thread of its own; any
+    thread may call, and each call waits for its answer. What :class:`kernel.Engine` raises is
+    raised here, and ``EngineClosed`` outside of the block. Ctrl-C ends the wait, and leaving the
+    blocks then cancels what was asked for.
     """
 
     def __init__(self, config: EngineConfig | None = None, **options: Any) -> None:
@@ -170,29 +163,33 @@ class BlockingEngine:
 
     def stream(
         self, prompt: Prompt, params: SamplingParams | None = None, **options: Any
-    ) -> AbstractContextManager[Iterator[Delta]]:
-        """One request, streamed: a context manager over an iterator of deltas."""
+    ) -> BlockingTurn:
+        """One request, streamed: a context manager and an iterator of deltas."""
         portal, engine = self._inside()
-        make = partial(engine.stream, prompt, params, **options)
-        return _iterate(portal, portal.call(_call, make))
+        return BlockingTurn(portal, call(portal, partial(engine.stream, prompt, params, **options)))
 
     @contextmanager
     def session(self, **options: Any) -> Generator[BlockingSession, None, None]:
         """A session for the length of the block; see :meth:`Engine.session`."""
         portal, engine = self._inside()
-        session = portal.call(_call, partial(engine.session, **options))
+        session = call(portal, partial(engine.session, **options))
         with portal.wrap_async_context_manager(session):
             yield BlockingSession(portal, session)
 
     def attach(self, session_id: str) -> BlockingSession:
         """See :meth:`Engine.attach`."""
         portal, engine = self._inside()
-        return BlockingSession(portal, portal.call(_call, partial(engine.attach, session_id)))
+        return BlockingSession(portal, call(portal, partial(engine.attach, session_id)))
 
     def session_ids(self) -> list[str]:
         """See :meth:`Engine.session_ids`."""
         portal, engine = self._inside()
-        return portal.call(_call, engine.session_ids)
+        return call(portal, engine.session_ids)
+
+    def list_sessions(self) -> list[SessionInfo]:
+        """See :meth:`Engine.list_sessions`."""
+        portal, engine = self._inside()
+        return call(portal, engine.list_sessions)
 
     def forget(self, session_id: str) -> None:
         """See :meth:`Engine.forget`."""
@@ -216,12 +213,44 @@ class BlockingEngine:
     def stats(self) -> EngineStats:
         """See :meth:`Engine.stats`."""
         portal, engine = self._inside()
-        return portal.call(_call, engine.stats)
+        return call(portal, engine.stats)
 
     def health(self) -> Health:
         """See :meth:`Engine.health`."""
         portal, engine = self._inside()
-        return portal.call(_call, engine.health)
+        return call(portal, engine.health)
+
+    def audit(self) -> AuditReport:
+        """See :meth:`Engine.audit`."""
+        portal, engine = self._inside()
+        return call(portal, engine.audit)
+
+    def abort(self, request_id: str) -> bool:
+        """See :meth:`Engine.abort`."""
+        portal, engine = self._inside()
+        return call(portal, partial(engine.abort, request_id))
+
+    def reset_prefix_cache(self) -> None:
+        """See :meth:`Engine.reset_prefix_cache`."""
+        portal, engine = self._inside()
+        call(portal, engine.reset_prefix_cache)
+
+    def default_params(self, **given: Any) -> SamplingParams:
+        """See :meth:`Engine.default_params`."""
+        portal, engine = self._inside()
+        return call(portal, partial(engine.default_params, **given))
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """See :attr:`Engine.tokenizer`."""
+        portal, engine = self._inside()
+        return call(portal, lambda: engine.tokenizer)
+
+    @property
+    def takes_messages(self) -> bool:
+        """See :attr:`Engine.takes_messages`."""
+        portal, engine = self._inside()
+        return call(portal, lambda: engine.takes_messages)
 
     def _inside(self) -> tuple[BlockingPortal, Engine]:
         if self._portal is None or self._engine is None or self._context is None:

@@ -7,10 +7,17 @@ import pytest
 
 from kernel import (
     BlockingEngine,
+    BlockingSession,
+    BlockingTurn,
     CheckpointNotFound,
+    Engine,
     EngineClosed,
+    NotFinished,
     PromptTooLong,
+    RequestAborted,
+    RunningTurn,
     SamplingParams,
+    Session,
     TurnNotFound,
     ValidationError,
 )
@@ -93,6 +100,85 @@ def test_a_session_goes_back_between_calls() -> None:
         session.drop_checkpoint(mark)
         with pytest.raises(CheckpointNotFound):
             session.restore(mark)
+
+
+ASYNC_ALONE = {
+    "open": "BlockingEngine(...)",
+    "aclose": "the end of the block",
+    "settle": "for tests of the engine itself",
+    "generate": "stream",
+    "core": "not for callers",
+    "has_result": "result, which says why there is none",
+    "num_outputs": "params.n",
+    "cancel_from_anywhere": "cancel, which any thread may call",
+}
+"""What blocking code has no use for, and what it has instead."""
+
+
+@pytest.mark.parametrize(
+    ("door", "blocking"),
+    [(Engine, BlockingEngine), (Session, BlockingSession), (RunningTurn, BlockingTurn)],
+)
+def test_whatever_a_caller_may_do_blocking_code_may_do(door: type, blocking: type) -> None:
+    """A method that is added to one door and forgotten at the other is missed by its users."""
+    here, there = ({name for name in dir(kind) if name[0] != "_"} for kind in (blocking, door))
+
+    assert there - here - ASYNC_ALONE.keys() == set()
+
+
+def test_a_fork_goes_its_own_way_and_ends_with_its_block() -> None:
+    """From the same history, with the same answer."""
+    with open_engine() as engine, engine.session() as session:
+        session.append([1, 2, 3])
+        with session.fork(session_id="child") as child:
+            answers = [each.complete([4], GREEDY).token_ids for each in (session, child)]
+            assert [info.session_id for info in engine.list_sessions()] == [
+                session.session_id,
+                "child",
+            ]
+        assert answers[0] == answers[1]
+        assert engine.session_ids() == [session.session_id]
+
+
+def test_a_turn_has_its_result_once_it_has_ended() -> None:
+    """Usage and the reason of the end are nowhere else."""
+    with open_engine(delay=0.001) as engine, engine.session() as session:
+        with session.turn([1, 2], LONG) as turn, pytest.raises(NotFinished):
+            _ = turn.result
+        with session.turn([1, 2], GREEDY, request_id="mine") as turn:
+            tokens = [token for delta in turn for token in delta.token_ids]
+            assert turn.result.token_ids == tuple(tokens)
+        assert (turn.request_id, turn.result.usage.prompt_tokens) == ("mine", 2)
+        with engine.stream([1, 2], GREEDY) as out:
+            assert out.wait().token_ids == tuple(tokens)
+
+
+def test_a_turn_is_interrupted_or_cancelled_from_where_it_is_read() -> None:
+    """As barge-in, by a call of its own, and by its id."""
+    with open_engine(delay=0.001) as engine, engine.session() as session:
+        with session.turn([1], LONG) as turn:
+            next(turn)
+            assert turn.interrupt(1) == 1
+        assert session.info.num_tokens == 2
+        with session.turn([2], LONG) as turn:
+            next(turn)
+            turn.cancel()
+            with pytest.raises(RequestAborted):
+                turn.wait()
+        with session.turn([2], LONG, request_id="mine") as turn:
+            assert engine.abort("mine")
+            assert not engine.abort("another")
+        assert session.info.num_tokens == 2
+
+
+def test_what_is_known_of_the_engine_is_known_here() -> None:
+    """Its tokenizer, its books, its defaults; and its cache can be emptied."""
+    with open_engine() as engine:
+        assert engine.tokenizer.decode(engine.tokenizer.encode("hello")) == "hello"
+        assert not engine.takes_messages
+        assert engine.default_params(temperature=0).temperature == 0
+        engine.reset_prefix_cache()
+        assert engine.audit().conserved
 
 
 def test_several_outputs_come_through_one_call() -> None:

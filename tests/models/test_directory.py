@@ -58,8 +58,8 @@ def test_a_file_is_a_model_if_its_kind_is_known(tmp_path: Path) -> None:
         ),
         ("no-such-model", "neither in the package nor on disk"),
         ("/no/such/model", "neither in the package nor on disk"),
-        ("~nobody-of-this-name/model", "is no path .*: name 'bundled' or a directory"),
-        ("m" * 5000, "is no path .*: name 'bundled' or a directory"),
+        ("~nobody-of-this-name/model", "is no path .*: name 'bundled', a directory"),
+        ("m" * 5000, "is no path .*: name 'bundled', a directory"),
     ],
 )
 def test_a_name_of_nothing_is_refused_with_the_way_out(name: str, told: str) -> None:
