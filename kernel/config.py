@@ -69,6 +69,7 @@ class EngineConfig:
     model: str = "bundled"
     """A name that a device knows (``"bundled"``, ``"fake"``), a model directory, or a GGUF file."""
     device: str = "cpu"
+    """``"cpu"``, ``"cuda"``, ``"fake"``, or what another distribution has installed."""
     dtype: str = "auto"
     """Of weights, products and the key/value cache: ``"auto"`` (float32 on a CPU, elsewhere as
     config.json says), ``"float32"``, ``"bfloat16"``, ``"float16"`` or ``"float64"``."""
@@ -99,13 +100,19 @@ class EngineConfig:
     max_model_len: int | None = None
     """Most tokens of one sequence; ``None``: what the model allows."""
     max_sessions: int = 10_000
+    """Most sessions in memory, forks included; one more is refused with ``TooManySessions``.
+    Dormant ones, which only the store has, don't count."""
     max_checkpoint_bytes: int | None = attrs.field(default=1 << 30, converter=_checkpoint_bytes)
     """Memory that the states behind one session's named checkpoints may take beside its own; over
     it the oldest of them are given up: such a checkpoint is computed again from the token log.
     A number, or a text like ``"1GiB"``; ``None``: as much as is free."""
     max_num_queued_reqs: int = 1024
+    """Most requests that wait for admission; one more is refused with ``QueueFull``."""
     max_num_queued_tokens: int = 1_000_000
+    """Most tokens that those that wait will absorb; one that waits alone may have more."""
     scheduling_policy: SchedulingPolicy = "fcfs"
+    """What a turn's rank is made of: its arrival, its ``priority``, its ``tenant``'s share
+    (``"fair"``), or its ``timeout_s`` (``"deadline"``)."""
     priority_weight_s: float = 10.0
     """Policy ``"priority"``: seconds of waiting that one level of priority is worth."""
     tenant_weights: Mapping[str, float] = attrs.field(
@@ -150,6 +157,7 @@ class EngineConfig:
     max_restarts: int = 3
     """Deaths of scheduler, GPU pool and store within ``restart_window_s`` that are survived."""
     restart_window_s: float = 60.0
+    """Seconds in which more deaths than ``max_restarts`` end the engine."""
     log_events: bool = False
     """Write one structlog event for each change of owner, launch, landing and turn, to the
     application's own structlog; a logger that is passed to ``Engine.open`` gets them anyway."""

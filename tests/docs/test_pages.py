@@ -7,9 +7,12 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
+import attrs
 import pytest
 
+from kernel import EngineConfig, errors
 from kernel.engine.opening import DEVICES
+from kernel.requests.options import RequestOptions
 from tests.docs.figures import fill, names
 from tests.docs.markdown import ROOT, blocks, links, pages, run
 
@@ -80,6 +83,22 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
     named = set(re.findall(r"`((?:ownership|kernel|adapters|tests|docs)/[\w./-]*)`", text))
 
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_the_page_about_services_names_every_option() -> None:
+    """One that stands in no page is found by reading the code, or not at all."""
+    text = (DOCS / "service.md").read_text(encoding="utf-8")
+    options = {*attrs.fields_dict(EngineConfig), *RequestOptions.__annotations__}
+
+    assert sorted(option for option in options if f"`{option}`" not in text) == []
+
+
+def test_the_page_about_services_names_every_error() -> None:
+    """Whoever has to answer for one wants to know whether to try again."""
+    text = (DOCS / "service.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(?:kernel\.)?(\w+)`", text))
+
+    assert sorted(set(errors.__all__) - named) == []
 
 
 def test_the_devices_and_the_command_that_pages_name_are_entry_points_that_load() -> None:
