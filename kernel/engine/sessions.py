@@ -49,7 +49,8 @@ class EngineSessions:
             on_limit: ``"refuse"`` a turn that would not fit any more, or ``"slide"``: drop the
                 oldest positions of attention layers; the config's by default.
             resume: go on with the session of this id, if there is one, open or in the store;
-                what it was opened with stays. Else ``SessionExists`` is raised for it.
+                what it was opened with stays, so one that was detached isn't closed by this block
+                either. Without it ``SessionExists`` is raised for such a session.
 
         Raises:
             ValidationError: a bad name or time, or a model that can't slide.

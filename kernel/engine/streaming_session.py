@@ -76,6 +76,8 @@ class Session(SessionHandle):
                     raise
                 self._seat = None  # it was on its way out: go on with another one, or a new one
             else:
+                # What was opened to outlive its block does so, whoever resumes it.
+                self._closes = self._closes and not actor.identity.is_detached
                 return self
         if self._parent is not None:
             await self._parent._awake()

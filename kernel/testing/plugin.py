@@ -16,6 +16,7 @@ import pytest
 
 from kernel.config import EngineConfig
 from kernel.engine.engine import Engine
+from kernel.errors import ValidationError
 from kernel.step import OpenedDevice
 from kernel.testing.device import FaultyDevice, open_faulty_device
 from kernel.testing.watching import Watch, watching
@@ -108,8 +109,8 @@ def _tenure_opened(request: pytest.FixtureRequest) -> tuple[EngineConfig, Opened
             raise pytest.UsageError(f"@pytest.mark.tenure takes options by name, not {marker.args}")
         options |= marker.kwargs
     try:
-        config = EngineConfig(**options)
-    except TypeError as error:
+        config = EngineConfig.from_dict(options)
+    except ValidationError as error:
         raise pytest.UsageError(f"@pytest.mark.tenure: {error}") from None
     return config, open_faulty_device(config.model)
 

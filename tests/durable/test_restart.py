@@ -159,6 +159,26 @@ async def test_resume_goes_on_with_a_stored_session_or_opens_a_new_one(start: Op
     assert said == await unbroken(1, 2, 3)
 
 
+@pytest.mark.parametrize("detached", [True, False])
+async def test_a_resumed_session_outlives_the_block_if_it_was_opened_to(
+    start: Open, detached: bool
+) -> None:
+    """A service that forgets to say so again would remove its user's history from the disk."""
+    async with start() as engine:
+        first = engine.session(session_id="a", detached=detached)
+        await one(await first.__aenter__(), 1)
+        async with engine.session(session_id="a", resume=True) as session:
+            await one(session, 2)
+        open_still = engine.session_ids()
+    async with start() as engine:
+        if detached:
+            async with engine.session(session_id="a", resume=True) as session:
+                assert session.info.turns == 2
+        kept = engine.session_ids()
+
+    assert open_still == kept == (["a"] if detached else [])
+
+
 @both
 async def test_a_session_object_survives_that_its_session_goes_dormant(start: Open) -> None:
     """Callers hold sessions, and need not know where they are."""

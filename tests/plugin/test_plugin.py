@@ -298,6 +298,8 @@ def test_a_wrong_option_is_told_and_not_passed_over(run: Runner, options: str) -
 
     result.assert_outcomes(errors=2)
     assert "num_slot" in result.stdout.str()
+    if "=" in options:
+        assert "did you mean num_slots?" in result.stdout.str()
 
 
 def test_after_a_watch_the_classes_are_as_they_were(run: Runner) -> None:
