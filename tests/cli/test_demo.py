@@ -166,6 +166,15 @@ def test_a_log_in_no_folder_is_a_usage_error(tmp_path: Path) -> None:
     assert "nowhere is no directory" in result.stderr
 
 
+@pytest.mark.parametrize("option", [("--pace", "-1"), ("--limit-s", "0")])
+def test_a_time_that_makes_no_sense_is_refused(option: tuple[str, str]) -> None:
+    """Before an engine is opened, and not by every client of it."""
+    result = CliRunner().invoke(main, ["demo", *option, *FAST])
+
+    assert result.exit_code == 2
+    assert option[0] in result.stderr
+
+
 def test_the_plant_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     """What continuous integration would see."""
 

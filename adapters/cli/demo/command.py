@@ -32,8 +32,20 @@ PAGES = 96
 @click.option("--one-shots", type=click.IntRange(min=0), default=48, show_default=True)
 @click.option("--max-tokens", type=click.IntRange(min=2), default=64, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True, help="What the clients do, when.")
-@click.option("--pace", type=float, default=1.0, show_default=True, help="Factor on pauses.")
-@click.option("--limit-s", type=float, default=60.0, show_default=True, help="Seconds at most.")
+@click.option(
+    "--pace",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    help="Factor on pauses.",
+)
+@click.option(
+    "--limit-s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Seconds at most.",
+)
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Keep the event log.")
 @click.option("--plant", "bug", type=click.Choice(PLANTS), help="Put a known bug in.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
