@@ -55,7 +55,10 @@ class Delta:
     """
 
     text: str
+    """What can be shown now; joined over all deltas, the text of the result."""
     token_ids: tuple[int, ...]
+    """What was drawn; joined over all deltas, those of the result, but for what a stop string or
+    an interrupt takes back."""
     finish_reason: FinishReason | None = None
     """Set on the last delta of a turn."""
     logprobs: tuple[TokenLogprobs, ...] | None = None
@@ -71,6 +74,7 @@ class Usage:
     prompt_tokens: int = 0
     """The whole context at the start of the turn: history, pending and new input."""
     completion_tokens: int = 0
+    """Tokens that were generated and kept; over all outputs, where there are several."""
     cached_tokens: int = 0
     """Positions that were taken from the base state and not computed."""
     cache_miss: CacheMiss | None = None
@@ -93,7 +97,9 @@ class Timings:
     ttft_s: float | None = None
     """Until its first token; ``None``: there was none."""
     total_s: float = 0.0
+    """Until its end; with a session store, until it was kept."""
     preemptions: int = 0
+    """How often it had to make room for a more senior turn, and waited again."""
 
 
 @attrs.frozen(kw_only=True)
@@ -218,8 +224,12 @@ class EngineStats:
     """Gauges at one moment and counters since the engine was opened."""
 
     num_requests_running: int = 0
+    """Turns that have room, one-shot requests included."""
     num_requests_waiting: int = 0
+    """Turns that the scheduler has no room for yet, preempted ones included."""
     num_queued_tokens: int = 0
+    """Tokens that turns will absorb which were not admitted yet, as ``max_num_queued_tokens``
+    counts them."""
     num_sessions: int = 0
     """In memory; dormant ones aren't counted."""
     sessions_stored: int = 0
@@ -227,28 +237,42 @@ class EngineStats:
     store_bytes: int = 0
     """Bytes of logs and snapshots in the store."""
     slots_total: int = 0
+    """Recurrent states that the device has room for; 0: the model has none. What isn't free is
+    one of the five below, and together they are all. The same holds for pages."""
     slots_free: int = 0
     slots_batch: int = 0
+    """Of turns."""
     slots_session: int = 0
+    """Of sessions at rest and their checkpoints."""
     slots_cache: int = 0
+    """Of the prefix cache."""
     slots_draining: int = 0
+    """Closed while a turn was still to copy them; free when it has."""
     slots_quarantined: int = 0
+    """Of a step that hangs; out of use until it ends."""
     pages_total: int = 0
+    """Key/value pages of the device; 0: the model has no attention layers."""
     pages_free: int = 0
     pages_quarantined: int = 0
     host_slots_total: int = 0
+    """Of host memory, as are the next three; 0: there is none."""
     host_slots_free: int = 0
     host_pages_total: int = 0
     host_pages_free: int = 0
     states_in_host: int = 0
     """States at rest that are parked in host memory."""
     steps: int = 0
+    """Forward passes of the device."""
     turns_finished: int = 0
+    """Turns, appends and one-shot requests that came to their ends; an interrupt is one."""
     turns_cancelled: int = 0
+    """By their callers, ``abort``, the close of their sessions, or a deadline."""
     turns_failed: int = 0
+    """By an error: of the step, of the store, of their own parameters."""
     prompt_tokens: int = 0
     """Tokens absorbed as input, recomputed ones included."""
     generation_tokens: int = 0
+    """Tokens drawn."""
     cached_tokens: int = 0
     """Positions that turns did not compute, from their sessions' states and from the cache."""
     cache_hits: int = 0
@@ -260,15 +284,22 @@ class EngineStats:
     cache_bytes: int = 0
     """Memory that they take; what several share counts once, as far as that is known."""
     cache_published: int = 0
+    """States that were left in it."""
     cache_evictions: int = 0
+    """States that it gave up, to make room or to stay within ``prefix_cache_bytes``."""
     recomputed_tokens: int = 0
+    """Tokens absorbed again, whose states had been given up."""
     preemptions: int = 0
+    """Turns that had to make room for a more senior one."""
     rollbacks: int = 0
+    """Working claims that were given back: of cancelled, failed and preempted turns, of one-shot
+    requests that ended, of moves that came too late."""
     forced_parks: int = 0
-    """States given up because the pool was short."""
+    """States at rest that had to make room: moved to host memory or to the store, or given up."""
     reclaimed: int = 0
     """Handles taken back from dead actors; above 0 without a death it is a bug."""
     restarts: int = 0
+    """Deaths of scheduler, GPU pool and store that were survived."""
 
 
 @attrs.frozen(kw_only=True)
@@ -284,4 +315,6 @@ class Health:
     quarantined_slots: int = 0
     """Slots that a hanging step still may write; out of use until it ends."""
     quarantined_pages: int = 0
+    """The same of pages."""
     why: str = ""
+    """Why no turn is taken; empty while they are."""

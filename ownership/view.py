@@ -1,9 +1,11 @@
 """The ledger, read only: what planning, health and tests may know. Every answer is a value."""
 
+from collections.abc import Mapping
+
 import attrs
 
 from ownership.admission import pages_missing
-from ownership.audit import AuditReport, audit
+from ownership.audit import AuditReport, audit, count_columns
 from ownership.book import Book, Violation
 from ownership.claims import DRAINING, SESSION, ClaimRecord, Content, Kind
 from ownership.custody import held_lease, live_claim, misuse
@@ -234,6 +236,10 @@ class LedgerView:
             for record in self._book.claims.values()
             if record.custodian == custodian and record.kind is not DRAINING
         )
+
+    def columns(self, place: Place = Place.DEVICE, /) -> Mapping[str, int]:
+        """How many claims of a place stand in which column, as the audit names them. O(claims)."""
+        return count_columns(self._book, place)
 
     def audit(self) -> AuditReport:
         """Count everything again from scratch. O(everything)."""

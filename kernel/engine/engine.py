@@ -264,7 +264,7 @@ class Engine(EngineSessions):
         return self._desk.chat is not None
 
     def stats(self) -> EngineStats:
-        """Gauges of this moment and counters since opening."""
+        """Gauges of this moment and counters since opening; O(states that are held)."""
         return inspection.stats(self._desk.check_context())
 
     def health(self) -> Health:
@@ -272,7 +272,10 @@ class Engine(EngineSessions):
         return inspection.health(self._desk.check_context(), is_running=self._shell.is_running)
 
     def audit(self) -> AuditReport:
-        """Recompute from scratch who owns what; O(capacity)."""
+        """Recompute from scratch who owns what; O(capacity), half a millisecond a thousand pages.
+
+        With events on, it writes one, ``ledger.audited``.
+        """
         return self.core.ledger.audit()
 
     def reset_prefix_cache(self) -> None:

@@ -67,6 +67,17 @@ def test_what_waits_is_counted_in_requests_and_tokens() -> None:
     assert now.num_queued_tokens == 3
 
 
+def test_looking_costs_no_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That takes half a second for a million pages, on everybody's event loop, and is an event."""
+    world = Loopless.open()
+    world.finish(world.start(world.session(), [1, 2, 3]))
+    before = stats(world.core)
+    for place in ("kernel.engine.core.Ledger.audit", "ownership.view.audit"):
+        monkeypatch.delattr(place)
+
+    assert stats(world.core) == before
+
+
 def test_looking_changes_nothing() -> None:
     """An operator may look as often as he likes."""
     world = Loopless.open()

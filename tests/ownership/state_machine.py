@@ -212,6 +212,8 @@ class LedgerMachine(SteppingMachine):
         columns = self.model.columns()
         for column in ("batch", "session", "cache", "draining", "quarantined"):
             assert getattr(report, column) == columns[column]
+        assert self.ledger.view.columns() == report.on_device
+        assert self.ledger.view.columns(Place.HOST) == report.in_host
         assert report.free_slots == self.model.free_slots(Place.DEVICE)
         assert report.free_pages == self.model.free_pages(Place.DEVICE)
         assert report.host_free_slots == self.model.free_slots(Place.HOST)

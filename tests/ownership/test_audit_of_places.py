@@ -54,6 +54,16 @@ def set_scene() -> Scene:
     )
 
 
+def test_the_views_columns_are_the_audits() -> None:
+    """A dashboard asks for them every few seconds, and can't pay for a whole audit each time."""
+    scene = set_scene()
+    report, view = scene.desk.ledger.audit(), scene.desk.ledger.view
+
+    assert view.columns() == report.on_device == {"session": 1, "batch": 1}
+    assert view.columns(Place.HOST) == report.in_host == {"batch": 2}
+    assert view.columns(Place.FILE) == {"batch": 1}
+
+
 def test_a_scene_without_a_fault_is_conserved() -> None:
     """What the others plant their faults in."""
     scene = set_scene()
