@@ -207,7 +207,7 @@ class SessionInfo:
     bytes: int = 0
     """Of the committed state, in the pool of its ``place``; a fork without a turn has none."""
     turns: int = 0
-    """Turns that finished."""
+    """Turns in the log, as :meth:`Session.rewind` counts them."""
     last_used_s: float = 0.0
     """Time of the last change, by the engine's clock."""
     detached: bool = False

@@ -1,5 +1,6 @@
 """Sessions on this machine's file system: stores, and files of one session each."""
 
+import os
 from pathlib import Path
 
 import attrs
@@ -67,10 +68,14 @@ class LocalSessionFiles:
         try:
             write_whole(self.disk, path, [data])
         except (OSError, ValueError) as error:  # a name that no file can have is a ValueError
+            out_of_room = is_full(error)
+            # A path's own is_dir raises for names that no file can have.
+            what = "it is a directory" if os.path.isdir(path) else str(error)
+            way_out = "make room, or give another path" if out_of_room else "give another path"
             raise SessionFileError(
                 source=str(path),
-                reason="full" if is_full(error) else "failed",
-                why=f"it can't be written ({error}); make room, or give another path",
+                reason="full" if out_of_room else "failed",
+                why=f"it can't be written ({what}); {way_out}",
             ) from error
 
     def read(self, path: Path) -> bytes:

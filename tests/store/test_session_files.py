@@ -221,3 +221,13 @@ def test_the_log_is_json_that_a_person_can_read() -> None:
 
     assert log["session"] == RECORD.session_id
     assert log["turns"][0]["facts"]["messages"][0]["role"] == "user"
+
+
+def test_a_directory_in_the_place_of_a_file_is_told_as_one(tmp_path: Path) -> None:
+    """To make room would not help, and nobody knows what an empty name is."""
+    with pytest.raises(SessionFileError, match="it is a directory.; give another path") as caught:
+        session_files.write(tmp_path, b"")
+
+    assert caught.value.reason == "failed"
+    with pytest.raises(SessionFileError, match="it is a directory"):
+        session_files.write(Path(), b"")
