@@ -17,6 +17,7 @@ OWNER = CustodianId("session:a")
 # Where callers wait; everything else in the kernel is plain calls.
 RIM = {
     "blocking",
+    "blocking_turn",
     "choices",
     "constraining",
     "desk",

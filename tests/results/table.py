@@ -15,6 +15,7 @@ EXPLORER = (*TESTING, "kernel/testing/explorer/**/*.py")
 NOT_EXPLORED = (
     # It drives a core without the public door, an event loop or text.
     "!kernel/engine/blocking.py",
+    "!kernel/engine/blocking_turn.py",
     "!kernel/engine/desk.py",
     "!kernel/requests/detokenizer.py",
     "!kernel/engine/engine.py",
