@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 import attrs
 
+from adapters.polite_thread import tell_fault
 from kernel.step import StepFault, WorkerContext
 
 __all__ = [
@@ -162,7 +163,8 @@ class ThreadWorker(Generic[S, D]):
     _thread: threading.Thread = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        # A daemon: a test that leaves a step hanging must not hang the interpreter's exit.
+        # A daemon, and no polite one: where a test leaves a step hanging, the end of the
+        # interpreter would wait for it.
         self._thread = threading.Thread(target=self._work, name="fake-device", daemon=True)
         self._thread.start()
 
@@ -199,7 +201,10 @@ class ThreadWorker(Generic[S, D]):
             report = job.compute(self.run)
             with self._changed:
                 del self.jobs[0]
-            job.done(report)
+            try:
+                job.done(report)
+            except BaseException:
+                tell_fault()  # the caller's; the steps that follow get their reports
 
     def _next(self) -> Job[S, D] | None:
         with self._changed:

@@ -4,14 +4,13 @@ While a commit waits for the disk, the next jobs queue up; they share the next c
 turn waits for one sync of the disk, and a thousand at once don't wait for a thousand of them.
 """
 
-import atexit
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
 import attrs
 
+from adapters.polite_thread import PoliteThread, tell_fault
 from adapters.session_store.database import DatabaseFault
 from adapters.session_store.names import Names
 from adapters.session_store.transaction import Committer, is_read
@@ -50,11 +49,7 @@ class SqliteStore:
         self._queue: deque[_Queued] = deque()
         self._number = 0
         self._is_stopping = False
-        # A daemon, so that a disk that hangs can't keep the process from ending; the exit hook
-        # gives one that doesn't the time to finish.
-        self._thread = threading.Thread(target=self._work, name="tenure-store", daemon=True)
-        self._thread.start()
-        atexit.register(self._leave)
+        self._thread = PoliteThread(self._work, name="tenure-store", stop=self.stop)
 
     def submit(self, job: StoreJob, done: Done, /) -> None:
         """Queue a job; ``done`` is called once, from the store's thread, or here if it stops."""
@@ -87,26 +82,19 @@ class SqliteStore:
 
     def join(self, timeout_s: float, /) -> bool:
         """Wait until the store is closed; False if it is not at the deadline."""
-        self._thread.join(timeout_s)
-        ended = not self._thread.is_alive()
-        if ended:
-            atexit.unregister(self._leave)
-        return ended
-
-    def _leave(self) -> None:
-        self.stop()
-        self._thread.join(5.0)
+        return self._thread.join(timeout_s)
 
     def _work(self) -> None:
         try:
             while batch := self._next():
                 self._run(batch)
+                del batch  # else its images live on while the thread waits
         finally:
             self._names.close()
             try:
                 self._committer.close()
             except DatabaseFault:
-                self._tell()
+                tell_fault()
 
     def _next(self) -> list[_Queued]:
         """The jobs of the next commit; reads that are first in line need none and go alone."""
@@ -131,16 +119,14 @@ class SqliteStore:
             reports = [fault for _ in batch]
         self._usage = self._committer.tables.usage
         for queued, report in zip(batch, reports, strict=True):
-            self._names.reported(queued.number, queued.job, report)
             self._report(queued, report)
 
     def _report(self, queued: _Queued, report: StoreReport) -> None:
         try:
+            self._names.reported(queued.number, queued.job, report)
+        except BaseException:
+            tell_fault()  # memory ran out; what is noted of the queue says the same
+        try:
             queued.done(report)
         except BaseException:
-            self._tell()  # the caller's fault; the others get their reports
-
-    def _tell(self) -> None:
-        kind, error, trace = sys.exc_info()
-        if kind is not None:
-            threading.excepthook(threading.ExceptHookArgs((kind, error, trace, self._thread)))
+            tell_fault()  # the caller's; the others get their reports

@@ -4,15 +4,14 @@
 by the caller's own once the worker is stopping). Whatever is raised becomes a :class:`StepFault`.
 """
 
-import atexit
 import queue
-import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from adapters.polite_thread import PoliteThread, tell_fault
 from kernel.state_image import StateImage
 from kernel.step import (
     DeviceStep,
@@ -60,11 +59,7 @@ class _Lane(Generic[S, D]):
         self._queue: queue.SimpleQueue[tuple[S, Done[D]] | None] = queue.SimpleQueue()
         self._stopping = False
         self._lock = threading.Lock()  # nothing is queued behind the end mark
-        # A daemon, so that a step that hangs can't keep the process from ending; the exit hook
-        # gives one that doesn't hang the time to finish.
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
-        atexit.register(self._leave)
+        self._thread = PoliteThread(self._work, name=name, stop=self.stop)
 
     def enqueue(self, step: S, done: Done[D]) -> None:
         """Queue a step; ``done`` is called once, from the thread."""
@@ -83,15 +78,7 @@ class _Lane(Generic[S, D]):
 
     def join(self, timeout_s: float) -> bool:
         """Wait until the thread has ended; False when it still runs at the deadline."""
-        self._thread.join(timeout_s)
-        ended = not self._thread.is_alive()
-        if ended:
-            atexit.unregister(self._leave)
-        return ended
-
-    def _leave(self) -> None:
-        self.stop()
-        self._thread.join(5.0)
+        return self._thread.join(timeout_s)
 
     def _work(self) -> None:
         run: Run[S, D] | None = None
@@ -131,10 +118,7 @@ class _Lane(Generic[S, D]):
         try:
             done(report)
         except BaseException:
-            # The caller's fault; it must not cost the steps that follow their reports.
-            kind, error, trace = sys.exc_info()
-            if kind is not None:
-                threading.excepthook(threading.ExceptHookArgs((kind, error, trace, self._thread)))
+            tell_fault()  # the caller's; the steps that follow get their reports
 
 
 class ThreadWorker:

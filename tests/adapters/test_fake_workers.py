@@ -12,6 +12,7 @@ from kernel.step import (
     DeviceStep,
     StepDone,
     StepFault,
+    StepReport,
 )
 from tests.adapters.fake_bench import (
     OTHER,
@@ -167,6 +168,23 @@ def test_hanging_thread_is_seen_by_join_and_ends_when_released() -> None:
     bench.device.unhang()
     assert bench.worker.join(5.0)
     assert [type(report) for report in bench.reports] == [StepFault, StepDone]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_callback_that_raises_does_not_cost_a_thread_its_next_report() -> None:
+    """As in the real device's thread: one caller's mistake is nobody else's."""
+
+    def broken(_report: StepReport) -> None:
+        raise KeyError("the caller's mistake")
+
+    bench = Bench(FakeDevice(mode="thread"))
+    bench.worker.submit(DeviceStep(0, [OTHER]), broken)
+    bench.submit(attrs.evolve(OTHER, initial="kept", position=1))
+    wait_for(lambda: bool(bench.reports))
+    bench.worker.stop()
+
+    assert bench.worker.join(5.0)
+    assert [type(report) for report in bench.reports] == [StepDone]
 
 
 def test_closed_device_has_no_arenas() -> None:

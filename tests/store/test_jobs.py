@@ -1,11 +1,14 @@
 """Jobs that fail fail alone; each is reported once; groups share a commit."""
 
+import gc
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import pytest
 
+from adapters.session_store.names import Names
 from kernel.session_store import (
     CutLog,
     KeepFacts,
@@ -153,6 +156,41 @@ def test_a_caller_that_raises_costs_nobody_else_the_report(tmp_path: Path) -> No
         store.worker.submit(GOOD, raises)
 
         assert isinstance(store.do(ReadSession("good")), SessionRecord)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_memory_that_runs_out_for_a_name_costs_nobody_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job is on the disk; that it was queued says the same of the session."""
+
+    def fails(*_args: object) -> None:
+        raise MemoryError
+
+    with opened(tmp_path) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(Names, "reported", fails)
+            reports = store.all([GOOD, KeepTurn("other", turn_of(0, [1]))])
+
+        assert reports == [Kept(), Kept()]
+        assert store.worker.holds("good")
+        assert isinstance(store.do(ReadSession("good")), SessionRecord)
+
+
+def test_an_image_does_not_outlive_its_report_in_the_thread(tmp_path: Path) -> None:
+    """It may be gigabytes; the thread waits long for the next job."""
+    image = image_at(2)
+    kept = weakref.ref(image)
+    with opened(tmp_path) as store:
+        store.do(GOOD)
+        store.do(KeepState("good", image))
+        del image
+        deadline_s = time.monotonic() + 5
+        while kept() is not None and time.monotonic() < deadline_s:
+            time.sleep(0.001)
+            gc.collect()
+
+        assert kept() is None
 
 
 def test_a_large_snapshot_is_a_file_and_a_small_one_is_not(tmp_path: Path) -> None:
