@@ -3,7 +3,7 @@
 Reading is left to the library, which looks at every length, type, shape and place before it copies
 anything. Writing is done here, in a dozen lines, since of the releases that we admit
 
-- no call is the same in all: ``serialize`` takes the arrays' bytes up to 0.7, pointers since 0.8;
+- ``serialize`` takes the arrays' bytes up to 0.7, and pointers to them since 0.8;
 - each puts the metadata down in another order every time, where the same session should be the
   same bytes, which tests hold a release to;
 - ``serialize`` has all arrays twice beside the ones given (0.8: 511 MiB for 256), this once;
