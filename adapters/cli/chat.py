@@ -9,15 +9,13 @@ import anyio.to_thread
 import click
 from anyio.abc import TaskStatus
 
-from adapters.cli.chat_commands import carry_out, describe
+from adapters.cli.chat_commands import PASSING, carry_out, describe
 from adapters.cli.engine_options import config_from, engine_options, store_options
 from adapters.cli.load_bar import load_bar
 from adapters.cli.sampling_options import SAMPLING_NAMES, params_from, sampling_options
 from kernel import (
-    ClientError,
     Engine,
     EngineConfig,
-    Overloaded,
     Prompt,
     SamplingParams,
     Session,
@@ -124,7 +122,7 @@ class Conversation:
             async with self._session.turn(prompt, self._params, on_exit="keep") as turn:
                 async for delta in turn:
                     click.echo(delta.text, nl=False)
-        except (ClientError, Overloaded) as error:
+        except PASSING as error:
             # For instance a conversation that has reached the model's length; it stays readable.
             click.echo(f"{type(error).__name__}: {error}", err=True)
         finally:
@@ -152,7 +150,7 @@ class Conversation:
                     continue
                 # All is kept, and shown before the turn ends: a number could be overtaken by what
                 # is printed meanwhile. An answer that has just ended by itself is not cut.
-                with suppress(ClientError):
+                with suppress(*PASSING):
                     await self._session.interrupt()
 
 

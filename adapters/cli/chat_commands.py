@@ -2,9 +2,13 @@
 
 from difflib import get_close_matches
 
-from kernel import ClientError, Overloaded, Session, SessionInfo
+from adapters.cli.output import counted, shown
+from kernel import ClientError, Overloaded, Session, SessionInfo, StepError, StoreError
 
-__all__ = ["carry_out", "describe"]
+__all__ = ["PASSING", "carry_out", "describe"]
+
+PASSING = (ClientError, Overloaded, StepError, StoreError)
+"""What one line came to, and the conversation may go on after: it is as it was before."""
 
 HELP = {
     "/undo": "takes the last line and its answer back",
@@ -37,7 +41,7 @@ async def carry_out(session: Session, line: str) -> str | None:
                 return "\n".join(f"{known} {what}" for known, what in HELP.items())
             case _:
                 return _refuse(command)
-    except (ClientError, Overloaded) as error:
+    except PASSING as error:
         return f"{type(error).__name__}: {error}"
 
 
@@ -58,24 +62,24 @@ async def _undo(session: Session) -> str:
 async def _restore(session: Session, name: str) -> str:
     marks = {mark.name: _turns(mark.turns) for mark in session.info.checkpoints}
     if not name:
-        listed = ", ".join(f"{mark} ({turns})" for mark, turns in marks.items())
+        listed = ", ".join(f"{shown(mark)} ({turns})" for mark, turns in marks.items())
         return f"/restore NAME goes back to one of: {listed or 'none so far'}"
     return f"{name}: {_turns(await session.restore(name))}"
 
 
 def _turns(count: int) -> str:
-    return "1 turn" if count == 1 else f"{count} turns"
+    return counted(count, "turn")
 
 
 def describe(info: SessionInfo) -> str:
     """One line about a session, and one for each of its checkpoints."""
     whole = (
-        f"{info.session_id}: {info.state}, {_turns(info.turns)}, {info.num_tokens} tokens "
+        f"{shown(info.session_id)}: {info.state}, {_turns(info.turns)}, {info.num_tokens} tokens "
         f"({info.pending_tokens} pending), version {info.version}, state on {info.place}, "
         f"{info.bytes} bytes"
     )
     marks = [
-        f"  {mark.name}: {_turns(mark.turns)}, {mark.num_tokens} tokens"
+        f"  {shown(mark.name)}: {_turns(mark.turns)}, {mark.num_tokens} tokens"
         + ("" if mark.has_state else ", computed again when restored")
         for mark in info.checkpoints
     ]

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from kernel import TenureError
 
-__all__ = ["ErrorsAsMessages", "error_console", "write_json"]
+__all__ = ["ErrorsAsMessages", "counted", "error_console", "shown", "write_json"]
 
 
 class ErrorsAsMessages(click.Group):
@@ -36,6 +36,16 @@ def write_json(value: object) -> None:
     """Print one JSON object on a line of its own; attrs objects become objects."""
     plain = attrs.asdict(cast("Any", value)) if attrs.has(type(value)) else value
     click.echo(json.dumps(plain, ensure_ascii=False))
+
+
+def shown(name: str) -> str:
+    """A name that anyone may have given, without what would move a terminal's cursor or text."""
+    return name if name.isprintable() else repr(name)
+
+
+def counted(count: int, what: str) -> str:
+    """``1 turn``, ``2 turns``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def error_console() -> Console:

@@ -5,7 +5,7 @@ from pathlib import Path
 import attrs
 import click
 
-from adapters.cli.output import write_json
+from adapters.cli.output import counted, shown, write_json
 from adapters.session_store.listing import KeptSession, KeptSessions, list_sessions
 from kernel.memory.byte_sizes import format_bytes
 
@@ -40,15 +40,15 @@ def _line(session: KeptSession) -> str:
         if session.state_position is None
         else f"state at {session.state_position}, {format_bytes(session.state_bytes)}"
     )
-    return f"{session.session_id}: {session.turns} turns, {session.tokens} tokens, {state}"
+    turns, tokens = counted(session.turns, "turn"), counted(session.tokens, "token")
+    return f"{shown(session.session_id)}: {turns}, {tokens}, {state}"
 
 
 def _sum(kept: KeptSessions) -> str:
-    count = len(kept.sessions)
-    what = "1 session" if count == 1 else f"{count} sessions"
-    tokens = sum(session.tokens for session in kept.sessions)
+    what = counted(len(kept.sessions), "session")
+    tokens = counted(sum(session.tokens for session in kept.sessions), "token")
     nbytes = sum(session.state_bytes for session in kept.sessions)
     return (
-        f"{what} of {kept.header.model} ({kept.header.dtype}): {tokens} tokens,"
+        f"{what} of {shown(kept.header.model)} ({kept.header.dtype}): {tokens},"
         f" {format_bytes(nbytes)} of states"
     )

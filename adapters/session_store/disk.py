@@ -4,6 +4,7 @@ The order of the operations is what durability consists of: a file is written un
 name, synced, renamed, and its directory synced, before anything that is durable names it.
 """
 
+import errno
 import os
 import secrets
 import sys
@@ -19,11 +20,19 @@ __all__ = ["TEMPORARY", "Disk", "LocalDisk", "write_whole"]
 TEMPORARY = ".partial"
 """Ends the names of files that are being written; nothing reads one."""
 
+_UNKNOWN_TO_DRIVE = {errno.ENOTSUP, errno.EINVAL, errno.ENOTTY}
+"""A network's drive, often, for which fsync is all that there is; SQLite does the same."""
+
 if sys.platform == "darwin":
     from fcntl import F_FULLFSYNC, fcntl
 
     def _sync(descriptor: int) -> None:
-        fcntl(descriptor, F_FULLFSYNC)  # fsync alone leaves the data in the drive's cache
+        try:
+            fcntl(descriptor, F_FULLFSYNC)  # fsync alone leaves the data in the drive's cache
+        except OSError as error:
+            if error.errno not in _UNKNOWN_TO_DRIVE:
+                raise
+            os.fsync(descriptor)
 else:
     _sync = os.fsync
 

@@ -61,14 +61,17 @@ def list_sessions(directory: Path) -> KeptSessions:
             can read; it is left as it was.
     """
     path = directory.absolute() / DATABASE
-    if not path.is_file():
-        why = f"there is no {DATABASE} in it; give a directory that was a session_store"
-        raise refused(directory, "foreign", why)
     try:
+        if not path.is_file():
+            why = f"there is no {DATABASE} in it; give a directory that was a session_store"
+            raise refused(directory, "foreign", why)
         with closing(SqliteDatabase(path)) as database:
             # As an engine does: whoever has it open keeps us out, and is kept out by us.
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
             return KeptSessions(header_of(database, directory), tuple(_listed(database)))
+    except (OSError, ValueError) as error:  # ValueError: no path at all
+        why = f"it can't be read ({error}); give a directory that was a session_store"
+        raise refused(directory, "failed", why) from error
     except DatabaseFault as error:
         raise refusal_of(directory, error) from error
 

@@ -5,14 +5,14 @@ and durable before the row that names it is, and is removed only when no row nam
 what a crash leaves between the two is an orphan, and goes when the store is opened.
 """
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import attrs
 
-from adapters.session_store.disk import Disk, write_whole
-from adapters.session_store.names import is_name
+from adapters.session_store.disk import TEMPORARY, Disk, write_whole
 from adapters.session_store.rows import encode_layout, image_checksum, image_of
 from adapters.session_store.tables import JobRefused, Tables
 from kernel.state_image import StateImage
@@ -21,6 +21,8 @@ __all__ = ["FILE_BYTES", "Snapshots"]
 
 FILE_BYTES = 256 << 10
 """Images of more bytes are files of their own."""
+_FILE_NAME = re.compile(rf"[1-9a-f][0-9a-f]*-[1-9a-f][0-9a-f]*(\.[0-9a-f]+{re.escape(TEMPORARY)})?")
+"""What :meth:`Snapshots.keep` calls a file, and what it is called while it is written."""
 MAX_TICKS = 4096
 """Most reads that are remembered until the next write; of more, the oldest are forgotten."""
 
@@ -151,12 +153,11 @@ class Snapshots:
         self.changes = to
 
     def remove_orphans(self) -> None:
-        """Remove what a crash has left: files that no row names."""
-        self._remove([name for name in self.disk.names(self.directory) if not self._is_named(name)])
+        """Remove what a crash has left: files of our names that no row names; no others."""
+        ours = [name for name in self.disk.names(self.directory) if _FILE_NAME.fullmatch(name)]
+        self._remove([name for name in ours if not self._is_named(name)])
 
     def _is_named(self, name: str) -> bool:
-        if not is_name(name):  # some stray file's: no row can hold it
-            return False
         rows = self.tables.database.execute("SELECT 1 FROM snapshots WHERE file = ?", (name,))
         return bool(rows)
 

@@ -7,6 +7,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from adapters.cli import main
+from adapters.session_store.logs import Logs
+from adapters.session_store.tables import JobRefused
+from kernel.session_store import KeepTurn
 
 FAKE = ["--device", "fake", "--model", "fake", "--max-tokens", "8", "--seed", "1"]
 KEPT = ["chat", *FAKE, "--session-store"]
@@ -43,10 +46,48 @@ def test_conversations_of_one_store_are_told_apart_by_name(tmp_path: Path) -> No
     found = json.loads(run("", "sessions", str(tmp_path), "--json").stdout)
 
     assert "ada: idle, 1 turn" in again.stdout
-    assert [line.split(" turns")[0] for line in listed[:2]] == ["ada: 1", "bob: 2"]
+    assert [line.split(", ")[0] for line in listed[:2]] == ["ada: 1 turn", "bob: 2 turns"]
     assert listed[2].startswith("2 sessions of fake")
     assert [one["turns"] for one in found["sessions"]] == [1, 2]
     assert all(one["state_position"] == one["tokens"] - 1 for one in found["sessions"])
+
+
+def test_a_name_that_would_write_on_the_terminal_is_shown_as_a_string(tmp_path: Path) -> None:
+    """Whoever opens a session may name it; JSON has the name itself."""
+    evil = "\x1b[2Jada\nbob: 9 turns\u202e"
+    run("one\n/quit\n", *KEPT, str(tmp_path), "--session", evil)
+    again = run(
+        "/checkpoint \x1b[1m\n/info\n/restore\n/quit\n", *KEPT, str(tmp_path), "--session", evil
+    )
+    listed = run("", "sessions", str(tmp_path)).stdout.splitlines()
+    found = json.loads(run("", "sessions", str(tmp_path), "--json").stdout)
+
+    assert listed[0].startswith(f"{evil!r}: 1 turn, ")
+    assert len(listed) == 2
+    assert [one["session_id"] for one in found["sessions"]] == [evil]
+    assert repr(evil) in again.stdout
+    assert not {"\x1b", "\u202e"} & set(again.stdout)
+
+
+def test_a_line_that_could_not_be_kept_is_said_and_the_next_one_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk was full for a moment: that is no reason to leave."""
+    kept = Logs.keep_turn
+    turns = list[KeepTurn]()
+
+    def keep(self: Logs, job: KeepTurn) -> None:
+        turns.append(job)
+        if len(turns) == 2:
+            raise JobRefused("planted", "full")
+        kept(self, job)
+
+    monkeypatch.setattr(Logs, "keep_turn", keep)
+    result = run("one\ntwo\nthree\n/info\n/quit\n", *KEPT, str(tmp_path))
+
+    assert result.stderr.count("StoreError") == 1
+    assert "planted" in result.stderr
+    assert "idle, 2 turns" in result.stdout
 
 
 def test_a_name_without_a_store_is_refused(tmp_path: Path) -> None:
@@ -88,4 +129,4 @@ def test_the_stores_policies_reach_the_engine(tmp_path: Path) -> None:
     run("one\n/quit\n", *KEPT, str(tmp_path), *policies)
 
     assert "only the log" in run("", "sessions", str(tmp_path)).stdout
-    assert "1 turn," in run("/quit\n", *KEPT, str(tmp_path), *policies).stdout
+    assert "1 turn" in run("/quit\n", *KEPT, str(tmp_path), *policies).stdout

@@ -1,7 +1,12 @@
 """The local disk does what the recorded one is recorded as doing."""
 
+import errno
+import fcntl
 import os
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -54,3 +59,34 @@ def test_what_need_not_be_durable_is_not_synced(
     write_whole(LocalDisk(), tmp_path / "a", [b"12"], sync=False)
 
     assert synced == []
+
+
+def as_on_macos(monkeypatch: pytest.MonkeyPatch, number: int) -> ModuleType:
+    """The module as it is there, on a drive that answers a full sync with this error."""
+
+    def full_sync(descriptor: int, command: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", full_sync)
+    spec = spec_from_file_location("disk_of_macos", str(disk.__file__))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_drive_that_knows_no_full_sync_is_synced_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else no store could lie on one; an error of the drive itself is told."""
+    synced = list[int]()
+    monkeypatch.setattr(os, "fsync", synced.append)
+
+    as_on_macos(monkeypatch, errno.ENOTSUP).LocalDisk().sync_directory(tmp_path)
+    assert len(synced) == 1
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        as_on_macos(monkeypatch, errno.EIO).LocalDisk().sync_directory(tmp_path)
+    assert len(synced) == 1

@@ -76,6 +76,30 @@ def test_a_directory_without_a_store_is_named_and_stays_as_it_is(tmp_path: Path)
     assert not (tmp_path / "nowhere").exists()
 
 
+@pytest.mark.parametrize("name", ["n" * 300, "a\0b", "a\ud800b"])
+def test_a_name_that_no_directory_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    """As an engine refuses it."""
+    with pytest.raises(SessionStoreError, match="session_store") as caught:
+        list_sessions(tmp_path / name)
+
+    assert caught.value.reason in {"failed", "foreign"}
+
+
+def test_a_directory_that_cannot_be_looked_into_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It belongs to another user."""
+
+    def denied(*_args: object, **_names: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", denied)
+    with pytest.raises(SessionStoreError, match="Permission denied") as caught:
+        list_sessions(tmp_path)
+
+    assert caught.value.reason == "failed"
+
+
 def test_another_programs_database_is_told_as_such(store: Path) -> None:
     """As an engine would."""
     connection = sqlite3.connect(store / "sessions.sqlite3")

@@ -165,14 +165,20 @@ def test_what_crashes_leave_beside_the_database_is_removed(store: Path) -> None:
         assert list((store / "snapshots").iterdir()) == []
 
 
-def test_a_stray_file_of_any_name_keeps_no_store_closed(store: Path) -> None:
-    """Its name may be one that no row can hold."""
-    stray = store / "snapshots" / os.fsdecode(b"\xff stray")
-    stray.write_bytes(b"")
+@pytest.mark.parametrize(
+    "name", [b"\xff stray", b"holiday.jpg", b"2024-01", b"7-9.txt", b"a.partial", b"7-9\n"]
+)
+def test_a_file_that_is_none_of_ours_keeps_no_store_closed_and_stays(
+    tmp_path: Path, name: bytes
+) -> None:
+    """A directory that somebody gives may have had its own before there was a store in it."""
+    stray = tmp_path / "snapshots" / os.fsdecode(name)
+    stray.parent.mkdir()
+    stray.write_bytes(b"somebody's")
 
-    with opened(store) as kept:
-        assert kept.worker.holds("a")
-    assert not stray.exists()
+    with opened(tmp_path) as kept:
+        assert kept.do(KeepTurn("a", turn_of(0, [1]))) == Kept()
+    assert stray.read_bytes() == b"somebody's"
 
 
 def test_the_entry_point_opens_the_same_store(store: Path) -> None:
