@@ -6,6 +6,7 @@ from adapters.models.precision import Precision
 from adapters.ragged.passes import PassBudget
 from adapters.ragged.spec import ModelShape
 from adapters.torch_device.free_memory import free_memory
+from adapters.torch_device.pinned import pinnable_bytes
 from kernel.memory.device import MOST_UNASKED, AskMemory, DeviceMemory
 from kernel.step import ModelSpec
 
@@ -92,7 +93,7 @@ def device_memory(
         step: most bytes of a step's temporaries.
     """
     is_host = device.type == "cpu"
-    host_free = free if is_host or free is None else free_memory(torch.device("cpu"))
+    host_free = free if is_host or free is None else _pinnable(free_memory(torch.device("cpu")))
     return DeviceMemory(
         host_free_bytes=host_free,
         is_host=is_host,
@@ -101,3 +102,7 @@ def device_memory(
         step_bytes=step,
         unasked_share=0.125 if device.type == "cpu" else MOST_UNASKED,
     )
+
+
+def _pinnable(host_free: int | None) -> int | None:
+    return None if host_free is None else pinnable_bytes(host_free)

@@ -50,11 +50,14 @@ class TransferRunner:
         """
         _check_targets(step)
         with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
-            self._poison(step)
-            images = tuple([self._row(row) for row in step.rows])
-            if self._stream is not None:
-                self._stream.synchronize()
-        return images
+            try:
+                self._poison(step)
+                return tuple([self._row(row) for row in step.rows])
+            finally:
+                # Also of a transfer that fails at its second row: once it is reported, the host
+                # memory that its first row's copy still writes is somebody else's.
+                if self._stream is not None:
+                    self._stream.synchronize()
 
     def _row(self, row: CopyOut | ReadOut) -> StateImage | None:
         if isinstance(row, ReadOut):

@@ -20,7 +20,8 @@ class DeviceMemory:
     step_bytes: int
     """Most that the temporaries of one step take at once."""
     host_free_bytes: int | None = None
-    """Of the host's memory, not in use by anybody; ``None``: it can't say."""
+    """Of the host's memory, not in use by anybody, as much as host memory may be planned with: a
+    device that pins it takes more than is asked for; ``None``: it can't say."""
     is_host: bool = False
     """The device computes in the host's memory: what its pools take isn't free for the host's."""
     unasked_share: float = MOST_UNASKED

@@ -47,7 +47,7 @@ def with_host(
             available_bytes=free,
             why=(
                 f"host_memory_bytes is {format_bytes(asked)}, and {format_bytes(free)} of the"
-                " host's memory are free; lower it, or leave it out"
+                " host's memory can be had for it; lower it, or leave it out"
             ),
         )
     pages_each = -(-plan.max_model_len // plan.page_size)

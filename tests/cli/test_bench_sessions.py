@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from adapters.cli import main
+from adapters.cli.bench import resume_plot
 from adapters.cli.bench.many_sessions import ManySessions
 from adapters.cli.bench.resume import TIERS, resume_ms
 from adapters.cli.bench.resume_plot import draw
@@ -101,6 +102,48 @@ def test_histories_that_no_model_holds_are_refused(histories: str) -> None:
 
     assert result.exit_code == 2
     assert "tokens" in result.stderr
+
+
+def test_the_store_that_is_resumed_from_lies_on_the_disk_to_measure(tmp_path: Path) -> None:
+    """And on no other: where that isn't there, nothing is measured."""
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        resume_ms((40,), runs=1, directory=tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--plot", "nowhere/a.svg"], "nowhere"),
+        (["--plot", "a.svg", "--only", "scale"], "--only scale"),
+        (["--directory", "nowhere"], "nowhere"),
+    ],
+)
+def test_what_could_not_be_written_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
+) -> None:
+    """The run takes many minutes."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["bench", "sessions", "--quick", *arguments])
+
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert "opening" not in result.stderr
+
+
+def test_a_plot_without_what_draws_it_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the way to get it."""
+
+    def nothing_found(_name: str) -> None:
+        return None
+
+    monkeypatch.setattr(resume_plot, "find_spec", nothing_found)
+    command = ["bench", "sessions", "--quick", "--plot", str(tmp_path / "a.svg")]
+    result = CliRunner().invoke(main, command)
+
+    assert result.exit_code == 2
+    assert "tenure[plots]" in result.stderr
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import torch
 from adapters.ragged import images
 from adapters.torch_device.prepare import StepRefused
 from kernel.state_image import StateImage
-from kernel.step import DeviceStep, RowFault, TransferStep
+from kernel.step import CopyOut, DeviceStep, ReadOut, RowFault, TransferStep
 from ownership import Place
 from tests.torch_device.moving import FAMILIES, Mover, State, same_bits
 
@@ -287,3 +287,33 @@ def test_the_bytes_of_an_image_are_little_endian() -> None:
     data = mover.image(base).arrays["ssm"].data
 
     assert data == b"".join(struct.pack("<f", float(number)) for number in numbers)
+
+
+class Stream:
+    """Stands for an accelerator's: what it was given is done when it is synchronised."""
+
+    def __init__(self) -> None:
+        self.device = torch.device("cpu")
+        self.times = 0
+
+    def synchronize(self) -> None:
+        self.times += 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_transfer_is_reported_when_nothing_of_it_is_under_way(fails: bool) -> None:
+    """One that fails at its second row, too: its first row's copy still writes host memory."""
+    mover = Mover("hybrid")
+    base = begun(mover)
+    stream = Stream()
+    setattr(mover.transfers, "_stream", stream)
+    copy = CopyOut(base.slot, mover.room(Place.HOST, 4).slot, ())
+    read = ReadOut(Place.DEVICE, base.slot, () if fails else tuple(base.pages), base.position, 0)
+    step = TransferStep(1, (copy, read))
+
+    if fails:
+        with pytest.raises(ValueError, match="do not cover"):
+            mover.transfers.run(step)
+    else:
+        mover.transfers.run(step)
+    assert stream.times == 1

@@ -24,7 +24,7 @@ from adapters.cli.bench.first_token import first_token_s
 from adapters.cli.bench.resume_models import MODELS, open_model
 from kernel import Engine, EngineConfig, SamplingParams, Session
 from kernel.engine.opening import file_header, find_session_files
-from kernel.session_store import DropState
+from kernel.session_store import DropState, Kept, StoreReport
 
 __all__ = ["TIERS", "resume_ms"]
 
@@ -73,6 +73,7 @@ def resume_ms(
     model: str = "hybrid",
     runs: int = 15,
     budget_s: float = 10.0,
+    directory: Path | None = None,
     tell: Callable[[str], object] = lambda _what: None,
 ) -> dict[str, Any]:
     """Milliseconds to a turn's first token by tier and history, and those of computing it anew.
@@ -82,12 +83,13 @@ def resume_ms(
         model: a name of :data:`resume_models.MODELS`.
         runs: of each; the median is told.
         budget_s: seconds after which no further run of a tier is begun.
+        directory: on the disk to measure; the system's for temporary files by default.
         tell: told what is being done.
     """
     found: dict[int, _Found] = {}
     for history in histories:
         tell(f"a session of {history} tokens, {model} model ...")
-        found[history] = anyio.run(_measure, model, history, runs, budget_s)
+        found[history] = anyio.run(_measure, model, history, runs, budget_s, directory)
     return {
         "resume_model": MODELS[model].name,
         "resume_state_bytes": {str(history): one.state_bytes for history, one in found.items()},
@@ -116,11 +118,13 @@ class _Found:
     state_bytes: int
 
 
-async def _measure(model: str, history: int, runs: int, budget_s: float) -> _Found:
+async def _measure(
+    model: str, history: int, runs: int, budget_s: float, directory: Path | None
+) -> _Found:
     device = CountingDevice(open_model(model))
     times = _Times(device, runs, budget_s)
-    with tempfile.TemporaryDirectory(prefix="tenure-bench-") as directory:
-        config = _config(device, history, directory)
+    with tempfile.TemporaryDirectory(prefix="tenure-bench-", dir=directory) as store:
+        config = _config(device, history, store)
         async with Engine.open(config, device=device) as engine:
             state_bytes = await _in_one_life(engine, history, times)
         await _over_lives(config, device, times)
@@ -128,7 +132,7 @@ async def _measure(model: str, history: int, runs: int, budget_s: float) -> _Fou
     return _Found(times, state_bytes)
 
 
-def _config(device: CountingDevice, history: int, directory: str) -> EngineConfig:
+def _config(device: CountingDevice, history: int, store: str) -> EngineConfig:
     """Two slots, pages for one session of the history and a little more, as much in host memory."""
     spec = device.model
     pages = math.ceil((history + _SLACK) / _PAGE) if spec.uses_pages else 0
@@ -139,7 +143,7 @@ def _config(device: CountingDevice, history: int, directory: str) -> EngineConfi
         page_size=_PAGE,
         max_num_batched_tokens=2048,
         host_memory_bytes=2 * (spec.slot_bytes + pages * _PAGE * spec.page_token_bytes),
-        session_store=directory,
+        session_store=store,
         max_resident_sessions=1,
         step_timeout_s=600.0,
         log_events=False,
@@ -223,6 +227,8 @@ async def _leave_to_disk(engine: Engine) -> None:
 def _drop_snapshot(config: EngineConfig, device: CountingDevice) -> None:
     directory, header = Path(config.session_store or ""), file_header(device.model)
     store = find_session_files().open_store(directory, header, sync="normal", max_state_bytes=None)
-    store.submit(DropState("a"), lambda _report: None)
+    reports = list[StoreReport]()
+    store.submit(DropState("a"), reports.append)
     store.stop()
-    store.join(_PATIENCE_S)
+    if not store.join(_PATIENCE_S) or reports != [Kept()]:
+        raise RuntimeError(f"the snapshot is not dropped: {reports}")

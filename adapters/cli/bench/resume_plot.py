@@ -1,12 +1,14 @@
 """Draws how soon a turn has its first token, by history and tier, as an SVG."""
 
+import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
 import click
 
-__all__ = ["draw"]
+__all__ = ["check_plot", "draw"]
 
 _STYLES = {
     "device": ("device", "#1b7837", "-", "o"),
@@ -17,22 +19,31 @@ _STYLES = {
 }
 
 
+def check_plot(path: Path) -> None:
+    """Look whether a plot could be drawn, before minutes are spent on what is to be in it.
+
+    Raises:
+        click.UsageError: matplotlib isn't installed.
+        click.BadParameter: there is no directory for the file, or none that can be written.
+    """
+    if find_spec("matplotlib") is None:
+        raise click.UsageError("--plot needs matplotlib: pip install 'tenure[plots]'")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        why = f"no file can be written in {str(path.parent)!r}; give another path"
+        raise click.BadParameter(why, param_hint="--plot")
+
+
 def draw(figures: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     """Write one SVG with a part for each model; the same figures give the same bytes.
 
     Args:
         figures: by model, what ``tenure bench sessions`` says in ``resume_ms`` and
             ``reprefill_ms``.
-        path: the file.
-
-    Raises:
-        click.UsageError: matplotlib isn't installed.
+        path: the file, which :func:`check_plot` was asked about.
     """
-    try:
-        import matplotlib as mpl  # noqa: PLC0415 - for drawing only, and not for all
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as error:
-        raise click.UsageError("--plot needs matplotlib: pip install 'tenure[plots]'") from error
+    import matplotlib as mpl  # noqa: PLC0415 - for drawing only, and not for all
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
     mpl.rcParams.update({"svg.hashsalt": "tenure", "svg.fonttype": "none"})
     figure: Any = Figure(figsize=(4.6 * len(figures), 3.6), layout="constrained")
     parts = figure.subplots(1, len(figures), sharey=True, squeeze=False)

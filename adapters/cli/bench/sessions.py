@@ -7,7 +7,7 @@ from typing import Any, Final
 import attrs
 import click
 
-from adapters.cli.bench.resume_plot import draw
+from adapters.cli.bench.resume_plot import check_plot, draw
 from adapters.cli.bench.small_states import SMALL_MODELS
 from adapters.cli.bench.table import plain
 from adapters.cli.output import error_console, write_json
@@ -60,12 +60,16 @@ def _numbers(_context: object, _parameter: object, text: str | None) -> tuple[in
     help="Whose sessions are counted; a state has at most 256 bytes.",
 )
 @click.option(
-    "--sync", type=click.Choice(["full", "normal", "off"]), default="full", show_default=True
+    "--sync",
+    type=click.Choice(["full", "normal", "off"]),
+    default="full",
+    show_default=True,
+    help="When the stores of the scale part sync, as in EngineConfig.",
 )
 @click.option(
     "--directory",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="On the disk to measure.",
+    type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
+    help="On the disk to measure.  [default: the system's for temporary files]",
 )
 @click.option(
     "--plot", type=click.Path(dir_okay=False, path_type=Path), help="An SVG of the resume part."
@@ -89,6 +93,10 @@ def sessions(
     A hundred thousand sessions on one engine take ten minutes or so, a hundred thousand tokens of
     history as long. The machine should be idle: times are wall-clock times.
     """
+    if plot is not None:
+        if only == "scale":
+            raise click.UsageError("--plot draws the resume part; leave out --only scale")
+        check_plot(plot)
     preset = QUICK if quick else FULL
     console = error_console()
 
@@ -109,7 +117,9 @@ def sessions(
         )
     if only != "scale":
         sizes = histories or preset.histories
-        results |= _resume(sizes, runs=runs or preset.runs, plot=plot, tell=tell)
+        results |= _resume(
+            sizes, runs=runs or preset.runs, directory=directory, plot=plot, tell=tell
+        )
     if as_json:
         write_json(results)
         return
@@ -121,6 +131,7 @@ def _resume(
     histories: tuple[int, ...],
     *,
     runs: int,
+    directory: Path | None,
     plot: Path | None,
     tell: Callable[[str], object],
 ) -> dict[str, Any]:
@@ -128,7 +139,7 @@ def _resume(
     from adapters.cli.bench.resume import resume_ms  # noqa: PLC0415 - it needs torch
 
     found = {
-        model: resume_ms(histories, model=model, runs=runs, tell=tell)
+        model: resume_ms(histories, model=model, runs=runs, directory=directory, tell=tell)
         for model in ("hybrid", "recurrent")
     }
     if plot is not None:
