@@ -7,6 +7,7 @@ name, synced, renamed, and its directory synced, before anything that is durable
 import errno
 import os
 import secrets
+import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -64,6 +65,10 @@ class Disk(Protocol):
         """Make the names in it durable."""
         ...
 
+    def free_bytes(self, path: Path, /) -> int:
+        """What this user may still write on the disk where a directory is."""
+        ...
+
     def read(self, path: Path, /) -> bytes: ...
 
     def remove(self, path: Path, /) -> None: ...
@@ -100,6 +105,9 @@ class LocalDisk:
             _sync(descriptor)
         finally:
             os.close(descriptor)
+
+    def free_bytes(self, path: Path, /) -> int:
+        return shutil.disk_usage(path).free
 
     def read(self, path: Path, /) -> bytes:
         return path.read_bytes()

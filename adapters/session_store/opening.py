@@ -8,6 +8,7 @@ from adapters.session_store.disk import Disk, LocalDisk
 from adapters.session_store.logs import Logs
 from adapters.session_store.names import Names
 from adapters.session_store.refusals import difference_of, refusal_of, refused
+from adapters.session_store.room import Room
 from adapters.session_store.schema import (
     APPLICATION_ID,
     FORMAT_VERSION,
@@ -15,6 +16,7 @@ from adapters.session_store.schema import (
     is_empty,
     missing_tables,
     read_header,
+    reserve_bytes,
     set_policies,
 )
 from adapters.session_store.snapshots import FILE_BYTES, Snapshots
@@ -74,7 +76,8 @@ def open_session_store(
             file_bytes=file_bytes,
             sync=sync != "off",
         )
-        return _start(tables, snapshots)
+        room = Room(disk, directory, database, reserve_bytes(sync))
+        return _start(Committer(tables, Logs(tables, snapshots), snapshots, room))
     except BaseException as error:
         with suppress(DatabaseFault):
             database.close()
@@ -127,12 +130,12 @@ def header_of(database: Database, directory: Path) -> FileHeader:
     return kept
 
 
-def _start(tables: Tables, snapshots: Snapshots) -> SqliteStore:
-    snapshots.remove_orphans()
+def _start(committer: Committer) -> SqliteStore:
+    committer.snapshots.remove_orphans()
     names = Names()
     try:
-        names.load(tables.database)
-        return SqliteStore(Committer(tables, Logs(tables, snapshots), snapshots), names)
+        names.load(committer.tables.database)
+        return SqliteStore(committer, names)
     except BaseException:
         names.close()
         raise

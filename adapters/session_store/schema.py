@@ -18,6 +18,7 @@ __all__ = [
     "is_empty",
     "missing_tables",
     "read_header",
+    "reserve_bytes",
     "set_policies",
 ]
 
@@ -59,6 +60,12 @@ CREATE INDEX snapshots_by_file ON snapshots (file) WHERE file IS NOT NULL
 # commit, what is left to save are those of the journal's end, which a longer journal makes rare.
 _SYNCHRONOUS: dict[SyncPolicy, str] = {"full": "FULL", "normal": "NORMAL", "off": "NORMAL"}
 _JOURNAL_PAGES: dict[SyncPolicy, int] = {"full": 1000, "normal": 1000, "off": 10_000}
+_PAGE_BYTES = 4096
+
+
+def reserve_bytes(sync: SyncPolicy) -> int:
+    """Room for a journal that has grown to its length, and once more for it in the database."""
+    return 2 * _JOURNAL_PAGES[sync] * _PAGE_BYTES
 
 
 def is_empty(database: Database) -> bool:

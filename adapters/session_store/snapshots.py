@@ -51,6 +51,10 @@ class Snapshots:
     _ticks: dict[int, int] = attrs.field(factory=dict[int, int])
     """Snapshots that were read since; written with the next transaction that writes anyway."""
 
+    def has_file(self, size: int) -> bool:
+        """Whether an image of so many bytes is a file of its own."""
+        return size > self.file_bytes
+
     def keep(self, session_id: str, number: int, image: StateImage) -> None:
         """Replace a session's snapshot, and make room for it.
 
@@ -71,7 +75,7 @@ class Snapshots:
         chunks = [array.data for array in image.arrays.values()]
         crc = image_checksum(session_id, image.position, image.first_position, layout, chunks)
         file, data = None, None
-        if size > self.file_bytes:
+        if self.has_file(size):
             file = f"{number:x}-{tick:x}"
             self.changes = attrs.evolve(self.changes, written=(*self.changes.written, file))
             write_whole(self.disk, self.directory / file, chunks, sync=self.sync)

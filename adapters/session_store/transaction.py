@@ -13,6 +13,8 @@ from adapters.session_store.database import DatabaseFault
 from adapters.session_store.logs import Logs
 from adapters.session_store.names import is_name
 from adapters.session_store.refusals import is_full
+from adapters.session_store.room import Room
+from adapters.session_store.rows import TOKEN_BYTES
 from adapters.session_store.snapshots import FileChanges, Snapshots
 from adapters.session_store.tables import JobRefused, Tables, Totals
 from kernel.session_store import (
@@ -53,6 +55,7 @@ class Committer:
     tables: Tables
     logs: Logs
     snapshots: Snapshots
+    room: Room
 
     def run(self, jobs: Sequence[StoreJob]) -> list[StoreReport]:
         """Do the jobs in order, and make all that succeed durable at once."""
@@ -83,6 +86,7 @@ class Committer:
         before = self.tables.totals
         try:
             self.tables.database.execute("BEGIN IMMEDIATE")
+            self.room.look()
             self.snapshots.flush_ticks()
             reports = [self._in_savepoint(job) for job in jobs]
             self.tables.save_totals()
@@ -128,10 +132,12 @@ class Committer:
             raise JobRefused(f"{job.session_id!r} is no name that can be kept", "refused")
         match job:
             case KeepTurn():
+                self.room.take_rows(TOKEN_BYTES * len(job.turn.tokens))
                 self.logs.keep_turn(job)
             case CutLog():
                 self.logs.cut(job)
             case KeepFacts():
+                self.room.take_rows(0)
                 self.logs.keep_facts(job)
             case KeepState():
                 self._keep_state(job)
@@ -157,6 +163,9 @@ class Committer:
                 f" {job.session_id!r} has {length} tokens",
                 "refused",
             )
+        size, room = job.image.nbytes, self.room
+        take = room.take_file if self.snapshots.has_file(size) else room.take_rows
+        take(size)
         self.snapshots.keep(job.session_id, number, job.image)
 
 
