@@ -5,12 +5,10 @@ from collections.abc import Callable
 
 import attrs
 
-from adapters.fake_device import FakeDevice
+from adapters.passing_device import PassingDevice, PassingWorker
 from kernel.step import (
-    DeviceLimits,
     DeviceStep,
     DeviceWorker,
-    ModelSpec,
     StepFault,
     StepReport,
     TransferReport,
@@ -24,10 +22,9 @@ Done = Callable[[TransferReport], None]
 
 
 @attrs.define(eq=False)
-class SlowCopies:
-    """Wraps a fake device; transfers wait until they are let go, the oldest first."""
+class SlowCopies(PassingDevice):
+    """Wraps a device; transfers wait until they are let go, the oldest first."""
 
-    inner: FakeDevice
     steps_beside: int = 0
     """A transfer lands when so many steps have been submitted since it was."""
     num_copies: int = 0
@@ -35,18 +32,8 @@ class SlowCopies:
         factory=deque[tuple[int, DeviceWorker, TransferStep, Done]]
     )
 
-    @property
-    def model(self) -> ModelSpec:
-        return self.inner.model
-
-    def allocate(self, limits: DeviceLimits, /) -> None:
-        self.inner.allocate(limits)
-
-    def start_worker(self, context: WorkerContext, /) -> "_Worker":
-        return _Worker(self, self.inner.start_worker(context))
-
-    def close(self) -> None:
-        self.inner.close()
+    def start_worker(self, context: WorkerContext, /) -> DeviceWorker:
+        return _Worker(super().start_worker(context), self)
 
     def take(self, worker: DeviceWorker, step: TransferStep, done: Done) -> None:
         self.num_copies += 1
@@ -82,20 +69,16 @@ class SlowCopies:
 
 
 @attrs.define(eq=False)
-class _Worker:
+class _Worker(PassingWorker):
     _device: SlowCopies
-    _worker: DeviceWorker
 
     def submit(self, step: DeviceStep, done: Callable[[StepReport], None], /) -> None:
         self._device.count()
-        self._worker.submit(step, done)
+        super().submit(step, done)
 
     def transfer(self, step: TransferStep, done: Done, /) -> None:
-        self._device.take(self._worker, step, done)
+        self._device.take(self.worker, step, done)
 
     def stop(self) -> None:
         self._device.open()
-        self._worker.stop()
-
-    def join(self, timeout_s: float, /) -> bool:
-        return self._worker.join(timeout_s)
+        super().stop()

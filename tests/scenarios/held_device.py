@@ -6,18 +6,8 @@ from collections.abc import Callable
 
 import attrs
 
-from kernel.step import (
-    Device,
-    DeviceLimits,
-    DeviceStep,
-    DeviceWorker,
-    ModelSpec,
-    StepFault,
-    StepReport,
-    TransferReport,
-    TransferStep,
-    WorkerContext,
-)
+from adapters.passing_device import PassingDevice, PassingWorker
+from kernel.step import DeviceStep, DeviceWorker, StepFault, StepReport, WorkerContext
 
 __all__ = ["HeldDevice"]
 
@@ -32,10 +22,9 @@ class _Job:
 
 
 @attrs.define(eq=False)
-class HeldDevice:
+class HeldDevice(PassingDevice):
     """Wraps a device; keeps a record of every step that the kernel has submitted to it."""
 
-    inner: Device
     holds: bool = True
     """False: steps pass through."""
     steps: list[DeviceStep] = attrs.field(factory=list[DeviceStep])
@@ -45,22 +34,12 @@ class HeldDevice:
     _waiting: deque[_Job] = attrs.field(factory=deque[_Job])
 
     @property
-    def model(self) -> ModelSpec:
-        return self.inner.model
-
-    @property
     def waiting(self) -> int:
         """Steps that wait for the test."""
         return len(self._waiting)
 
-    def allocate(self, limits: DeviceLimits, /) -> None:
-        self.inner.allocate(limits)
-
     def start_worker(self, context: WorkerContext, /) -> DeviceWorker:
-        return _HeldWorker(self, self.inner.start_worker(context))
-
-    def close(self) -> None:
-        self.inner.close()
+        return _HeldWorker(super().start_worker(context), self)
 
     def release(self) -> None:
         """Let the oldest step be computed."""
@@ -98,19 +77,12 @@ class HeldDevice:
 
 
 @attrs.define(eq=False)
-class _HeldWorker:
+class _HeldWorker(PassingWorker):
     _device: HeldDevice
-    _worker: DeviceWorker
 
     def submit(self, step: DeviceStep, done: Done, /) -> None:
-        self._device.submit(self._worker, step, done)
-
-    def transfer(self, step: TransferStep, done: Callable[[TransferReport], None], /) -> None:
-        self._worker.transfer(step, done)
+        self._device.submit(self.worker, step, done)
 
     def stop(self) -> None:
         self._device.open()
-        self._worker.stop()
-
-    def join(self, timeout_s: float, /) -> bool:
-        return self._worker.join(timeout_s)
+        super().stop()

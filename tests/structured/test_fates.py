@@ -4,22 +4,13 @@ import re
 from collections.abc import Callable
 
 import anyio
+import attrs
 import pytest
 
+from adapters.passing_device import PassingDevice, PassingWorker
 from adapters.torch_device import open_torch
 from kernel import Engine, EngineConfig, OpenedDevice, StepError, StructuredOutputs
-from kernel.step import (
-    Device,
-    DeviceLimits,
-    DeviceStep,
-    DeviceWorker,
-    ModelSpec,
-    StepFault,
-    StepReport,
-    TransferReport,
-    TransferStep,
-    WorkerContext,
-)
+from kernel.step import DeviceStep, DeviceWorker, StepFault, StepReport, WorkerContext
 from tests.structured.test_engine import EXACT, FORMS, ONE_LOOP, PROMPT, SMALL, check, params
 
 pytestmark = pytest.mark.timeout(90)
@@ -121,45 +112,26 @@ async def test_a_fork_and_its_parent_draw_their_own_outputs() -> None:
 # A step that fails after its masks were used
 
 
-class LostReports:
+@attrs.define(eq=False)
+class LostReports(PassingDevice):
     """A device whose n-th step is computed, and reported as failed all the same."""
 
-    def __init__(self, device: Device, lost: int) -> None:
-        self._device, self.lost = device, lost
-
-    @property
-    def model(self) -> ModelSpec:
-        return self._device.model
-
-    def allocate(self, limits: DeviceLimits, /) -> None:
-        self._device.allocate(limits)
+    lost: int
 
     def start_worker(self, context: WorkerContext, /) -> DeviceWorker:
-        return LosingWorker(self, self._device.start_worker(context))
-
-    def close(self) -> None:
-        self._device.close()
+        return LosingWorker(super().start_worker(context), self)
 
 
-class LosingWorker:
-    def __init__(self, owner: LostReports, worker: DeviceWorker) -> None:
-        self._owner, self._worker = owner, worker
+@attrs.define(eq=False)
+class LosingWorker(PassingWorker):
+    owner: LostReports
 
     def submit(self, step: DeviceStep, done: Callable[[StepReport], None], /) -> None:
-        self._owner.lost -= 1
-        is_lost = self._owner.lost == 0
-        self._worker.submit(
+        self.owner.lost -= 1
+        is_lost = self.owner.lost == 0
+        self.worker.submit(
             step, lambda report: done(StepFault("its report was lost") if is_lost else report)
         )
-
-    def transfer(self, step: TransferStep, done: Callable[[TransferReport], None], /) -> None:
-        self._worker.transfer(step, done)
-
-    def stop(self) -> None:
-        self._worker.stop()
-
-    def join(self, timeout_s: float, /) -> bool:
-        return self._worker.join(timeout_s)
 
 
 @ONE_LOOP

@@ -4,12 +4,10 @@ from collections.abc import Callable
 
 import attrs
 
+from adapters.passing_device import PassingDevice, PassingWorker
 from kernel.step import (
-    Device,
-    DeviceLimits,
     DeviceStep,
     DeviceWorker,
-    ModelSpec,
     StepReport,
     TransferReport,
     TransferStep,
@@ -20,10 +18,9 @@ __all__ = ["CountingDevice"]
 
 
 @attrs.define(eq=False)
-class CountingDevice:
+class CountingDevice(PassingDevice):
     """Passes everything on to a device."""
 
-    _device: Device
     tokens: int = 0
     """Tokens of all rows of all steps since the count began."""
     tokens_to_draw: int | None = None
@@ -43,35 +40,18 @@ class CountingDevice:
         if draws and self.tokens_to_draw is None:
             self.tokens_to_draw = self.tokens
 
-    @property
-    def model(self) -> ModelSpec:
-        return self._device.model
-
-    def allocate(self, limits: DeviceLimits, /) -> None:
-        self._device.allocate(limits)
-
     def start_worker(self, context: WorkerContext, /) -> DeviceWorker:
-        return _CountingWorker(self, self._device.start_worker(context))
-
-    def close(self) -> None:
-        self._device.close()
+        return _CountingWorker(super().start_worker(context), self)
 
 
 @attrs.define(eq=False)
-class _CountingWorker:
+class _CountingWorker(PassingWorker):
     _counter: CountingDevice
-    _worker: DeviceWorker
 
     def submit(self, step: DeviceStep, done: Callable[[StepReport], None], /) -> None:
         self._counter.count(step)
-        self._worker.submit(step, done)
+        super().submit(step, done)
 
     def transfer(self, step: TransferStep, done: Callable[[TransferReport], None], /) -> None:
         self._counter.transfers += 1
-        self._worker.transfer(step, done)
-
-    def stop(self) -> None:
-        self._worker.stop()
-
-    def join(self, timeout_s: float, /) -> bool:
-        return self._worker.join(timeout_s)
+        super().transfer(step, done)

@@ -15,6 +15,7 @@ __all__ = [
     "ENDS",
     "attention",
     "attention_config",
+    "ends",
     "experts",
     "joined_mlp",
     "mamba2",
@@ -22,12 +23,18 @@ __all__ = [
     "norm_eps",
 ]
 
-ENDS = (
-    Entry("model.embed_tokens.weight", ("token_embd.weight",)),
-    Entry("model.norm.weight", ("output_norm.weight",)),
-    Entry("lm_head.weight", ("output.weight",)),
-)
-"""Outside of layers, as most families name it."""
+
+def ends(embedding: str, norm: str) -> tuple[Entry, ...]:
+    """What lies outside of layers, by a family's names for embedding and last norm."""
+    return (
+        Entry(f"{embedding}.weight", ("token_embd.weight",)),
+        Entry(f"{norm}.weight", ("output_norm.weight",)),
+        Entry("lm_head.weight", ("output.weight",)),
+    )
+
+
+ENDS = ends("model.embed_tokens", "model.norm")
+"""As most families name it."""
 
 
 def attention(

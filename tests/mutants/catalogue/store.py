@@ -109,7 +109,7 @@ MUTANTS: list[Mutant] = [
         "orphans-stay-for-ever",
         "What a crash leaves beside the database is removed at the next start.",
         "adapters/session_store/opening.py",
-        "    snapshots.remove_orphans()\n",
+        "    committer.snapshots.remove_orphans()\n",
         "",
         rule="nothing grows without bound",
         near=("tests/store/test_opening.py",),

@@ -34,11 +34,7 @@ def _layout(metadata: Metadata) -> Layout:
         "ffn_up": "feed_forward.up_proj",
         "ffn_down": "feed_forward.down_proj",
     }
-    ends = (
-        Entry("model.embed_tokens.weight", ("token_embd.weight",)),
-        Entry("model.final_layernorm.weight", ("output_norm.weight",)),
-        Entry("lm_head.weight", ("output.weight",)),
-    )
+    ends = common.ends("model.embed_tokens", "model.final_layernorm")
     layer = (
         *modules(names),
         Entry("pre_ff_layernorm.weight", ("ffn_norm",)),  # the converter drops its suffix

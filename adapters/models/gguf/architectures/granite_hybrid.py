@@ -5,7 +5,7 @@ no positions. Queries and keys are permuted in both.
 """
 
 from adapters.models.gguf import common
-from adapters.models.gguf.layout import Architecture, Entry, Layout, modules
+from adapters.models.gguf.layout import Architecture, Layout, modules
 from adapters.models.gguf.metadata import Metadata
 
 __all__ = ["ARCHITECTURE"]
@@ -56,11 +56,7 @@ def _layout(metadata: Metadata) -> Layout:
             "ffn_up": "feed_forward.up_proj",
             "ffn_down": "feed_forward.down_proj",
         }
-        ends = (
-            Entry("model.embed_tokens.weight", ("token_embd.weight",)),
-            Entry("model.final_layernorm.weight", ("output_norm.weight",)),
-            Entry("lm_head.weight", ("output.weight",)),
-        )
+        ends = common.ends("model.embed_tokens", "model.final_layernorm")
         return Layout("model.layers.", ends, (*modules(names), *mixers))
     names = {
         "attn_norm": "input_layernorm",

@@ -65,11 +65,7 @@ def _layout(metadata: Metadata) -> Layout:
         "ssm_b_norm": "mamba.b_layernorm",
         "ssm_c_norm": "mamba.c_layernorm",
     }
-    ends = (
-        Entry("model.embed_tokens.weight", ("token_embd.weight",)),
-        Entry("model.final_layernorm.weight", ("output_norm.weight",)),
-        Entry("lm_head.weight", ("output.weight",)),
-    )
+    ends = common.ends("model.embed_tokens", "model.final_layernorm")
     layer = (
         *modules(names),
         *common.attention(metadata),

@@ -1,5 +1,6 @@
 """Mamba-1 and Falcon-Mamba, which norms B, C and the time step and says so in a key."""
 
+from adapters.models.gguf import common
 from adapters.models.gguf.layout import Architecture, Entry, Layout, modules
 from adapters.models.gguf.metadata import Metadata
 from adapters.models.gguf.transforms import as_conv, log_decay
@@ -40,11 +41,7 @@ def _layout(_metadata: Metadata) -> Layout:
         Entry("mixer.A_log", ("ssm_a",), log_decay),
         Entry("mixer.D", ("ssm_d",)),
     )
-    ends = (
-        Entry("backbone.embeddings.weight", ("token_embd.weight",)),
-        Entry("backbone.norm_f.weight", ("output_norm.weight",)),
-        Entry("lm_head.weight", ("output.weight",)),
-    )
+    ends = common.ends("backbone.embeddings", "backbone.norm_f")
     return Layout("backbone.layers.", ends, layer)
 
 

@@ -1,7 +1,7 @@
 """Mamba-2."""
 
 from adapters.models.gguf import common
-from adapters.models.gguf.layout import Architecture, Entry, Layout, modules
+from adapters.models.gguf.layout import Architecture, Layout, modules
 from adapters.models.gguf.metadata import Metadata
 
 __all__ = ["ARCHITECTURE"]
@@ -27,11 +27,7 @@ def _config(metadata: Metadata) -> dict[str, object]:
 
 
 def _layout(_metadata: Metadata) -> Layout:
-    ends = (
-        Entry("backbone.embeddings.weight", ("token_embd.weight",)),
-        Entry("backbone.norm_f.weight", ("output_norm.weight",)),
-        Entry("lm_head.weight", ("output.weight",)),
-    )
+    ends = common.ends("backbone.embeddings", "backbone.norm_f")
     layer = (*modules({"attn_norm": "norm"}), *common.mamba2("mixer."))
     return Layout("backbone.layers.", ends, layer)
 

@@ -79,11 +79,7 @@ def _layout(metadata: Metadata) -> Layout:
         "ffn_latent_down": "mixer.fc1_latent_proj",
         "ffn_latent_up": "mixer.fc2_latent_proj",
     }
-    ends = (
-        Entry("backbone.embeddings.weight", ("token_embd.weight",)),
-        Entry("backbone.norm_f.weight", ("output_norm.weight",)),
-        Entry("lm_head.weight", ("output.weight",)),
-    )
+    ends = common.ends("backbone.embeddings", "backbone.norm_f")
     experts = (
         Entry("mixer.gate.e_score_correction_bias", ("exp_probs_b.bias",)),
         Entry("mixer.experts.{expert}.up_proj.weight", ("ffn_up_exps.weight",)),
