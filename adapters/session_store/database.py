@@ -77,6 +77,8 @@ class SqliteDatabase:
             return self._connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise _fault(error) from error
+        except UnicodeDecodeError as error:  # what SQLite says of a damaged schema names it
+            raise DatabaseFault(str(error), "damaged") from error
 
     def execute_many(self, sql: str, rows: Sequence[Row], /) -> None:
         """Run one statement for each row, in a transaction of their own.

@@ -7,6 +7,7 @@ import attrs
 from adapters.session_store.database import Row
 from adapters.session_store.rows import (
     TOKEN_BYTES,
+    are_of,
     checksum,
     decode_facts,
     decode_tokens,
@@ -132,7 +133,7 @@ class Logs:
         if not rows:
             return {}
         [(crc, facts)] = rows
-        if crc != checksum(session_id, facts):
+        if not are_of([facts], bytes) or crc != checksum(session_id, facts):
             raise JobRefused(f"the facts of session {session_id!r} are damaged", "damaged")
         return decode_facts(facts)
 
@@ -225,7 +226,8 @@ def _turn_of(session_id: str, number: int, row: Row) -> StoredTurn:
     """
     key, input_len, kind, crc, tokens, facts = row
     start = key - _key(number, 0)
-    if crc != checksum(session_id, start, input_len, kind, tokens, facts):
+    typed = are_of([input_len, kind, tokens, facts], int, str, bytes, bytes)
+    if not typed or crc != checksum(session_id, start, input_len, kind, tokens, facts):
         raise JobRefused(
             f"the turn at {start} of session {session_id!r} is damaged: its checksum is wrong",
             "damaged",

@@ -15,6 +15,7 @@ from kernel.state_image import ImageArray, StateImage
 
 __all__ = [
     "TOKEN_BYTES",
+    "are_of",
     "checksum",
     "decode_facts",
     "decode_tokens",
@@ -73,6 +74,11 @@ def checksum(*parts: bytes | str | int) -> int:
         data = part if isinstance(part, bytes) else str(part).encode()
         value = zlib.crc32(data, zlib.crc32(len(data).to_bytes(8, "little"), value))
     return value
+
+
+def are_of(values: Sequence[object], *kinds: type) -> bool:
+    """Whether values are of these types; a checksum can't tell text from the same bytes."""
+    return [type(value) for value in values] == list(kinds)
 
 
 def turn_checksum(session_id: str, turn: StoredTurn, tokens: bytes, facts: bytes) -> int:

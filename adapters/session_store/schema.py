@@ -102,9 +102,13 @@ def create_tables(database: Database, header: FileHeader) -> None:
 
 def missing_tables(database: Database) -> list[str]:
     """What a store should have and this one hasn't: it was damaged, or edited by hand."""
-    kept = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
-    wanted = [statement.split()[2] for statement in _TABLES.split(";")]
-    return [name for name in wanted if name not in kept]
+    kept = {_words(sql) for (sql,) in database.execute("SELECT sql FROM sqlite_master")}
+    wanted = [_words(statement) for statement in _TABLES.split(";")]
+    return [statement.split()[2] for statement in wanted if statement not in kept]
+
+
+def _words(sql: object) -> str:
+    return " ".join(str(sql).split())
 
 
 def read_header(database: Database) -> FileHeader | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 
 from adapters.session_store.disk import TEMPORARY, Disk, write_whole
-from adapters.session_store.rows import encode_layout, image_checksum, image_of
+from adapters.session_store.rows import are_of, encode_layout, image_checksum, image_of
 from adapters.session_store.tables import JobRefused, Tables
 from kernel.state_image import StateImage
 
@@ -100,7 +100,7 @@ class Snapshots:
         for size, file in dropped:
             self.tables.database.execute("DELETE FROM snapshots WHERE session = ?", (number,))
             self.tables.count(snapshots=-1, state_bytes=-size)
-            if file is not None:
+            if isinstance(file, str):
                 unnamed = (*self.changes.unnamed, file)
                 self.changes = attrs.evolve(self.changes, unnamed=unnamed)
 
@@ -127,6 +127,8 @@ class Snapshots:
         position, first_position, crc, layout, file, data = rows[0]
         if file is not None:
             data = self._content(session_id, file)
+        if not are_of([position, first_position, layout, data], int, int, str, bytes):
+            raise _damaged(session_id, "its row is of other types")
         if crc != image_checksum(session_id, position, first_position, layout, [data]):
             raise _damaged(session_id, "its checksum is wrong")
         self._note_use(number)
@@ -192,10 +194,12 @@ class Snapshots:
         if len(self._ticks) > MAX_TICKS:
             del self._ticks[next(iter(self._ticks))]
 
-    def _content(self, session_id: str, file: str) -> bytes:
+    def _content(self, session_id: str, file: object) -> bytes:
+        if not (isinstance(file, str) and _FILE_NAME.fullmatch(file)):
+            raise _damaged(session_id, "its row names no file of a store")
         try:
             return self.disk.read(self._path(file))
-        except (FileNotFoundError, ValueError) as error:
+        except FileNotFoundError as error:
             raise _damaged(session_id, f"its file {file!r} is missing") from error
 
 

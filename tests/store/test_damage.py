@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from adapters.session_store import DatabaseFault
+from adapters.session_store.database import SqliteDatabase
 from kernel.session_store import (
     CutLog,
     DropState,
@@ -60,6 +61,9 @@ def store(tmp_path: Path) -> Path:
         "kind = 'append'",
         "input_len = 2",
         "crc = crc + 1",
+        "kind = CAST(kind AS BLOB)",
+        "tokens = CAST(tokens AS TEXT)",
+        "facts = CAST(facts AS TEXT)",
     ],
 )
 def test_a_damaged_turn_is_told_by_session_and_start(store: Path, change: str) -> None:
@@ -131,9 +135,10 @@ def test_a_turn_under_another_session_is_damaged(store: Path) -> None:
     assert report.reason == "damaged"
 
 
-def test_damaged_facts_are_told(store: Path) -> None:
-    """Marks and limits of a session are not made up."""
-    edit(store, "UPDATE facts SET facts = '{}' WHERE session = 1")
+@pytest.mark.parametrize("facts", ["'{}'", "CAST(facts AS TEXT)"])
+def test_damaged_facts_are_told(store: Path, facts: str) -> None:
+    """Marks and limits of a session are not made up; nor is one type taken for another."""
+    edit(store, f"UPDATE facts SET facts = {facts} WHERE session = 1")
 
     with opened(store) as kept:
         report = kept.do(ReadSession("a"))
@@ -182,6 +187,11 @@ def remove_file(store: Path) -> None:
         ("a", edited("UPDATE snapshots SET data = zeroblob(16)")),
         ("a", edited("UPDATE snapshots SET position = 4")),
         ("a", edited("UPDATE snapshots SET layout = replace(layout, 'F', 'I')")),
+        ("a", edited("UPDATE snapshots SET data = CAST(data AS TEXT)")),
+        ("a", edited("UPDATE snapshots SET layout = CAST(layout AS BLOB)")),
+        ("a", edited("UPDATE snapshots SET data = NULL")),
+        ("b", edited("UPDATE snapshots SET file = x'0102' WHERE file IS NOT NULL")),
+        ("b", edited("UPDATE snapshots SET file = hex(zeroblob(300)) WHERE file IS NOT NULL")),
         ("b", cut_file),
         ("b", flip_file),
         ("b", remove_file),
@@ -225,3 +235,19 @@ def test_a_page_that_sqlite_finds_damaged_fails_its_job_alone(tmp_path: Path) ->
         assert reports[1].reason == "damaged"
         assert not kept.worker.holds("bad")
         assert kept.usage.sessions == 2
+
+
+def test_an_error_that_sqlite_words_with_what_is_no_text_is_damage(tmp_path: Path) -> None:
+    """As of a schema with a flipped bit; Python can't read the message."""
+    path = tmp_path / "a"
+    database = SqliteDatabase(path)
+    database.execute("CREATE TABLE t (a)")
+    database.execute("PRAGMA writable_schema = ON")
+    database.execute("UPDATE sqlite_master SET name = CAST(x'74ff' AS TEXT), sql = 'CREATE x'")
+    database.close()
+    database = SqliteDatabase(path)
+
+    with pytest.raises(DatabaseFault) as caught:
+        database.execute("SELECT a FROM t")
+    database.close()
+    assert caught.value.reason == "damaged"

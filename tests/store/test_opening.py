@@ -88,6 +88,8 @@ def overwritten(offset: int, data: bytes) -> Callable[[Path], object]:
         (edited("DROP TABLE totals"), "damaged", "has no totals"),
         (edited("DROP INDEX snapshots_by_use"), "damaged", "has no snapshots_by_use"),
         (edited("DELETE FROM totals"), "damaged", "totals has 0 rows"),
+        (edited("ALTER TABLE turns RENAME COLUMN kind TO kinx"), "damaged", "has no turns"),
+        (edited('ALTER TABLE turns RENAME COLUMN kind TO "k\xfc"'), "damaged", "has no turns"),
         (edited("UPDATE sessions SET name = CAST(x'ff' AS TEXT)"), "damaged", "UTF-8"),
         (overwritten(0, b"not a database"), "damaged", "file is not a database"),
         (overwritten(100, b"\xff" * 3000), "damaged", "malformed"),
