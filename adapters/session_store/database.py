@@ -57,13 +57,18 @@ class Database(Protocol):
 
 
 class SqliteDatabase:
-    """The standard library's SQLite."""
+    """The standard library's SQLite.
 
-    def __init__(self, path: Path | str) -> None:
+    Args:
+        path: of the file, or what SQLite calls a database in memory.
+        uri: the path is a URI, which may carry options.
+    """
+
+    def __init__(self, path: Path | str, *, uri: bool = False) -> None:
         try:
             # The thread that opens the store isn't the one that works on it.
             self._connection = sqlite3.connect(
-                path, timeout=0, isolation_level=None, check_same_thread=False
+                path, timeout=0, isolation_level=None, check_same_thread=False, uri=uri
             )
         except sqlite3.Error as error:
             raise _fault(error) from error

@@ -1,5 +1,6 @@
 """What a store holds, read without an engine: for whoever looks after one."""
 
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -65,7 +66,7 @@ def list_sessions(directory: Path) -> KeptSessions:
         if not path.is_file():
             why = f"there is no {DATABASE} in it; give a directory that was a session_store"
             raise refused(directory, "foreign", why)
-        with closing(SqliteDatabase(path)) as database:
+        with closing(_opened(path)) as database:
             # As an engine does: whoever has it open keeps us out, and is kept out by us.
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
             return KeptSessions(header_of(database, directory), tuple(_listed(database)))
@@ -74,6 +75,15 @@ def list_sessions(directory: Path) -> KeptSessions:
         raise refused(directory, "failed", why) from error
     except DatabaseFault as error:
         raise refusal_of(directory, error) from error
+
+
+def _opened(path: Path) -> SqliteDatabase:
+    # A copy on a disk that can't be written, of a store that was closed: SQLite would make a
+    # journal beside it. An engine that had it open would have one.
+    journal = path.with_name(f"{path.name}-wal")
+    if not os.access(path.parent, os.W_OK) and not journal.exists():
+        return SqliteDatabase(f"{path.as_uri()}?immutable=1", uri=True)
+    return SqliteDatabase(path)
 
 
 def _listed(database: Database) -> Iterator[KeptSession]:

@@ -1,7 +1,10 @@
 """What a store holds is read without an engine, and without changing a byte."""
 
+import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,6 +86,29 @@ def test_a_name_that_no_directory_can_have_is_refused(tmp_path: Path, name: str)
         list_sessions(tmp_path / name)
 
     assert caught.value.reason in {"failed", "foreign"}
+
+
+def test_a_copy_that_cannot_be_written_is_read_as_it_is(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a medium that is read-only: nothing is made beside it, not even for a moment."""
+    opened_as = list[str]()
+    connect: Callable[..., sqlite3.Connection] = sqlite3.connect
+
+    def watched(path: object, **options: Any) -> sqlite3.Connection:
+        opened_as.append(str(path))
+        return connect(str(path), **options)
+
+    def denied(*_asked: object) -> bool:
+        return False
+
+    monkeypatch.setattr(os, "access", denied)
+    monkeypatch.setattr(sqlite3, "connect", watched)
+
+    assert [kept.session_id for kept in list_sessions(store).sessions] == ["a", "b"]
+    (store / "sessions.sqlite3-wal").write_bytes(b"")
+    assert [kept.session_id for kept in list_sessions(store).sessions] == ["a", "b"]
+    assert ["immutable" in name for name in opened_as] == [True, False]
 
 
 def test_a_directory_that_cannot_be_looked_into_is_refused(
