@@ -143,7 +143,7 @@ def _checkpoints(state: SessionState) -> tuple[CheckpointInfo, ...]:
             turns=mark.turns,
             num_tokens=mark.length,
             position=states.position(mark.version),
-            has_state=mark.version != NO_STATE,
+            has_state=mark.version is not NO_STATE,
             bytes=states.bytes_of(mark),
         )
         for name, mark in states.marks.items()

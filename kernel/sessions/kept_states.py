@@ -5,6 +5,7 @@ next commit. A state stays while something names it: the session (its *current* 
 that ended last (its automatic checkpoint), or a mark. It is closed with its last name.
 """
 
+import enum
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,9 +23,16 @@ from ownership import (
     SessionPort,
 )
 
-__all__ = ["FREE", "NO_STATE", "KeptStates", "Mark", "StateCosts"]
+__all__ = ["FREE", "NO_STATE", "KeptStates", "Mark", "NoState", "StateCosts"]
 
-NO_STATE: Final = 0
+
+class NoState(enum.Enum):
+    """The type of :data:`NO_STATE`."""
+
+    NO_STATE = "no state"
+
+
+NO_STATE: Final = NoState.NO_STATE
 """In place of a version: there is no state, or it was given up."""
 
 
@@ -49,7 +57,7 @@ class Mark:
     turns: int
     absorbed: int
     """What the session had absorbed then; what is absorbed again below it is recomputation."""
-    version: int
+    version: int | NoState
     """Of the state that it keeps; ``NO_STATE``: it is recomputed from the log."""
 
 
@@ -75,14 +83,14 @@ class KeptStates:
         self._view = view
         self._costs = costs
         self.kept = {}
-        self.current = NO_STATE
-        self.before = NO_STATE
+        self.current: int | NoState = NO_STATE
+        self.before: int | NoState = NO_STATE
         self.marks: dict[str, Mark] = {}
 
     @property
-    def start(self) -> int:
+    def start(self) -> int | NoState:
         """The state that the next turn starts from: the current one, or the furthest marked one."""
-        if self.current or not self.kept:
+        if self.current is not NO_STATE or not self.kept:
             return self.current
         return self._furthest()
 
@@ -90,9 +98,11 @@ class KeptStates:
         """How a turn asks for a state as its base."""
         return BaseName(self._holder, version)
 
-    def position(self, version: int) -> int:
+    def position(self, version: int | NoState) -> int:
         """Tokens that a kept state has absorbed; 0 when there is none."""
-        return self._view.position(self.kept[version]) if version in self.kept else 0
+        if version is NO_STATE or version not in self.kept:
+            return 0
+        return self._view.position(self.kept[version])
 
     def commit(self, claim: Consume[BatchOwned], *, keep: bool) -> None:
         """Make a claim the current state.
@@ -105,7 +115,7 @@ class KeptStates:
         self.drop_before()
         old, self.current = self.current, NO_STATE
         stays = keep or self._is_named(old) or old not in self.kept
-        if stays or not self._started_here(claim):
+        if stays or old is NO_STATE or not self._started_here(claim):
             state = self._port.commit(claim, replaces=None)
             self.before = old if keep else NO_STATE
             self._let_go(old)
@@ -140,7 +150,7 @@ class KeptStates:
         for version in list(self.kept):
             if self._view.position(self.kept[version]) > length - 1:
                 self._port.close(self.kept.pop(version))
-        has_gone = self.current != NO_STATE and self.current not in self.kept
+        has_gone = self.current is not NO_STATE and self.current not in self.kept
         if has_gone:
             self.current = self._furthest()
         if has_gone or self.before not in self.kept:
@@ -192,7 +202,9 @@ class KeptStates:
 
     def bytes_of(self, mark: Mark) -> int:
         """Memory that comes back when a mark's state alone is closed; 0 for the current one's."""
-        return 0 if self._is_in_use(mark.version) else self._bytes_of([mark.version])
+        if mark.version is NO_STATE or self._is_in_use(mark.version):
+            return 0
+        return self._bytes_of([mark.version])
 
     def bound_marks(self) -> bool:
         """Give up marked states, the oldest first, until the rest is within its bytes.
@@ -225,12 +237,12 @@ class KeptStates:
             found += gain.slots * self._costs.slot_bytes + gain.pages * self._costs.page_bytes
         return found
 
-    def _furthest(self) -> int:
-        found = position = NO_STATE
+    def _furthest(self) -> int | NoState:
+        """The kept state that has absorbed most; of equals, the one that came last."""
+        found: int | NoState = NO_STATE
         for version in self.kept:
-            reached = self._view.position(self.kept[version])
-            if reached >= position:
-                found, position = version, reached
+            if self.position(version) >= self.position(found):
+                found = version
         return found
 
     def _started_here(self, claim: BatchOwned) -> bool:
@@ -238,17 +250,17 @@ class KeptStates:
         origin = self._view.origin_of(claim)
         return origin is not None and origin.holder == self._holder
 
-    def _is_in_use(self, version: int) -> bool:
+    def _is_in_use(self, version: int | NoState) -> bool:
         """Whether it is named by more than marks, which then keep nothing in addition."""
         return version in (self.current, self.before)
 
-    def _is_named(self, version: int) -> bool:
+    def _is_named(self, version: int | NoState) -> bool:
         marked = (mark.version for mark in self.marks.values())
         return self._is_in_use(version) or version in marked
 
-    def _let_go(self, version: int) -> bool:
+    def _let_go(self, version: int | NoState) -> bool:
         """Close a state that nothing names any more."""
-        if version not in self.kept or self._is_named(version):
+        if version is NO_STATE or version not in self.kept or self._is_named(version):
             return False
         self._port.close(self.kept.pop(version))
         return True

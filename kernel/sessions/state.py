@@ -98,12 +98,14 @@ class SessionState:
     @property
     def state(self) -> SessionOwned | None:
         """The committed state; ``None``: the session is down to its log, or to its marks."""
-        return self.states.kept.get(self.states.current)
+        version = self.states.current
+        return None if version is NO_STATE else self.states.kept.get(version)
 
     @property
     def checkpoint(self) -> SessionOwned | None:
         """What the last turn started from, kept for a late interrupt; the first to go."""
-        return self.states.kept.get(self.states.before)
+        version = self.states.before
+        return None if version is NO_STATE else self.states.kept.get(version)
 
     @property
     def position(self) -> int:
@@ -119,7 +121,7 @@ class SessionState:
     def base(self) -> Base:
         """What the next turn starts from."""
         start = self.states.start
-        if start != NO_STATE:
+        if start is not NO_STATE:
             return self.states.name_of(start)
         if self.inherited is not None and self._view.find_base(self.inherited) is not None:
             return self.inherited
@@ -129,7 +131,7 @@ class SessionState:
     def base_position(self) -> int:
         """Tokens that the base of the next turn has absorbed."""
         start = self.states.start
-        if start == NO_STATE and self.inherited is not None:
+        if start is NO_STATE and self.inherited is not None:
             parent = self._view.find_base(self.inherited)
             return 0 if parent is None else parent.position
         return self.states.position(start)

@@ -77,7 +77,8 @@ class Methods(Blocks):
                     return None
                 for leaf in state.leaves(value):
                     facts |= state.facts[leaf]
-            found[name] = frozenset(fact._replace(where=None) for fact in facts)
+            # The values of one function are numbered by it: what they stem from says nothing here.
+            found[name] = frozenset(fact._replace(where=None, root=None) for fact in facts)
         return found
 
     def after_method(self, receiver: Operand, callee: Type, state: State) -> None:

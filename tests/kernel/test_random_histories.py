@@ -17,6 +17,7 @@ from kernel.actors.reply import Reply
 from kernel.errors import CheckpointNotFound, ValidationError
 from kernel.messages import DropMark, RestoreMark, Rewind, SetMark
 from kernel.params import SamplingParams
+from kernel.sessions.kept_states import NO_STATE
 from kernel.sessions.session import SessionActor
 from kernel.testing.invariants import always
 from kernel.turn import TurnRequest
@@ -184,7 +185,7 @@ class Walk:
             assert self.world.held_by(session) == len(state.states.kept)
             named = {state.states.current, state.states.before}
             named |= {mark.version for mark in state.states.marks.values()}
-            assert {*state.states.kept} == named - {0}
+            assert {*state.states.kept} == named - {NO_STATE}
 
     def close(self) -> None:
         for session, _ in self.sessions:

@@ -8,6 +8,7 @@ from kernel.engine.inspection import session_info
 from kernel.errors import EngineFault
 from kernel.ids import SCHEDULER
 from kernel.outputs import SessionInfo
+from kernel.sessions.kept_states import NO_STATE
 from ownership import DEVICE
 from tests.kernel.loopless import Loopless, error_of, tokens_of
 from tests.museum.acts import cold, finish, held, judge, one_shot, talk
@@ -229,7 +230,7 @@ def test_a_given_up_session_goes_on_from_a_cached_part_of_its_log() -> None:
     session, log = world.session("s"), list[int]()
     talk(world, session, log, prompt(30), 2)
     state = session.state
-    assert state.states.current
+    assert state.states.current is not NO_STATE
     base = state.base
     assert state.give_up(base)  # type: ignore[arg-type]
     turn = world.start(session, prompt(5, 1), greedy(2))

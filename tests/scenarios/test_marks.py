@@ -14,6 +14,7 @@ from kernel.actors.reply import Reply
 from kernel.engine.inspection import session_info
 from kernel.messages import GiveUp, SetMark
 from kernel.sessions.history import MOST_MARKS
+from ownership import BaseName
 from tests.kernel.loopless import Loopless
 from tests.kernel.toys import CALLER
 from tests.pressure.worlds import name_of
@@ -248,7 +249,9 @@ async def test_when_the_state_is_given_up_the_next_turn_starts_from_a_marked_one
         await session.checkpoint("kept")
         history = stage.note(logs[1], await say(session, [1]))
         actor = stage.engine.core.sessions[next(iter(stage.engine.core.sessions))]
-        actor.state.give_up(actor.state.states.name_of(actor.state.states.current))
+        base = actor.state.base
+        assert isinstance(base, BaseName)
+        actor.state.give_up(base)
         assert session.info.position == len(logs[1]) - 1
         again = await say(session, [9])
         stage.note(history, again)

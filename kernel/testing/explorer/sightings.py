@@ -27,6 +27,7 @@ from kernel.messages import (
     WorkerEnded,
 )
 from kernel.scheduling.parking import ParkTurn, ReadState, TransferFlight
+from kernel.sessions.kept_states import NO_STATE
 from kernel.sessions.session import SessionActor
 from kernel.step import StepDone, TransferDone
 from kernel.testing.explorer.events import Event
@@ -213,7 +214,7 @@ def _of_park(actor: SessionActor, head: Parked) -> Iterator[str]:
         if actor.active is not None:
             yield "a park landed while its turn is open"
     else:
-        is_newer = states.current > head.base.version
+        is_newer = states.current is not NO_STATE and states.current > head.base.version
         yield "a park lost to a commit" if is_newer else "a park lost"
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from kernel.messages import Parked
 from kernel.scheduling.parking import Parking
 from kernel.scheduling.scheduler import Scheduler
+from kernel.sessions.kept_states import NO_STATE
 from kernel.sessions.session import SessionActor
 from kernel.state_image import StateImage
 from kernel.step import CopyOf, DeviceStep, StepRow
@@ -39,7 +40,8 @@ def what_becomes_of(message: Parked, actor: SessionActor) -> str:
     states = actor.state.states
     if message.base.version in states.kept:
         return "a park landed"
-    return "a park lost to a commit" if states.current > message.base.version else "a park lost"
+    is_newer = states.current is not NO_STATE and states.current > message.base.version
+    return "a park lost to a commit" if is_newer else "a park lost"
 
 
 def where_parked(scheduler: Scheduler, turn: OpenTurn) -> str:

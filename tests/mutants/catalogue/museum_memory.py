@@ -105,7 +105,7 @@ MUTANTS: list[Mutant] = [
         "A state that lies beyond the log gives way, with or without a checkpoint.",
         "kernel/sessions/kept_states.py",
         "            if self._view.position(self.kept[version]) > length - 1:\n",
-        "            if self.before and self._view.position(self.kept[version]) > length - 1:\n",
+        "            if self.before is not NO_STATE and length <= self.position(version):\n",
     ),
     Mutant(
         "ended-workers-not-looked-for",

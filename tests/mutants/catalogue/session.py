@@ -261,7 +261,7 @@ MUTANTS: list[Mutant] = [
         "A checkpoint goes when the log below it changes.",
         _KEPT,
         "            if mark.length > length:\n",
-        "            if mark.length > length and mark.version == NO_STATE:\n",
+        "            if mark.length > length and mark.version is NO_STATE:\n",
         rule="a mark stands on its log",
         near=("tests/scenarios/test_marks.py",),
     ),
