@@ -27,8 +27,7 @@ class Piece:
 
     row: int
     """Index of the row in the step."""
-    slot: int
-    """Unused where the model keeps no recurrent state."""
+    slot: int | NoSlot
     position: int
     tokens: Sequence[int]
     pages: Sequence[int]
@@ -66,7 +65,6 @@ def cut(
     current: list[Piece] = []
     tokens, chunks, cells = budget.tokens, budget.chunks, budget.mask_cells
     for index, row in enumerate(rows):
-        slot = 0 if isinstance(row.slot, NoSlot) else row.slot
         done, total = 0, len(row.tokens)
         dropped = row.first_page * page_size
         while done < total:
@@ -84,7 +82,9 @@ def cut(
             part = row.tokens if take == total else row.tokens[done : done + take]
             sampling = row.sampling if last else None
             scoring = None if row.scoring is None else _within(row.scoring, done, take)
-            current.append(Piece(index, slot, position, part, row.pages, sampling, scoring, kept))
+            current.append(
+                Piece(index, row.slot, position, part, row.pages, sampling, scoring, kept)
+            )
             done += take
             tokens -= take
             if take > 1:

@@ -24,6 +24,7 @@ from adapters.ragged.indices import (
 from adapters.ragged.passes import Piece
 from adapters.ragged.reads import PageContext, plan_attention
 from kernel.step import PromptScoring, RowSampling
+from ownership import NoSlot
 
 __all__ = ["PassPlan", "Sampled", "Scored", "plan_pass"]
 
@@ -78,7 +79,7 @@ def plan_pass(context: PageContext, pieces: Sequence[Piece], device: torch.devic
     if not np.array_equal(begins, kept):
         seen = batch.add(where - np.repeat(begins - kept, lengths))
     sample_at = batch.add(index_array([ends[i] - 1 for i, _, _ in sampled]))
-    slots = [[piece.slot for piece in part] for part in (decode, prefill)]
+    slots = [_slots_of(part) for part in (decode, prefill)]
     slots_at = [batch.add(index_array(part)) for part in slots]
     recurrent = bool(context.shape.states)
     chunking = _Chunking.of(context, batch, prefill) if recurrent and prefill else None
@@ -99,6 +100,11 @@ def plan_pass(context: PageContext, pieces: Sequence[Piece], device: torch.devic
             if piece.scoring is not None
         ],
     )
+
+
+def _slots_of(pieces: Sequence[Piece]) -> list[int]:
+    """The slots of some pieces, in order; none where the model keeps no recurrent state."""
+    return [piece.slot for piece in pieces if not isinstance(piece.slot, NoSlot)]
 
 
 @attrs.frozen(eq=False)

@@ -126,7 +126,7 @@ def _place(actor: SessionActor, view: LedgerView) -> Literal["device", "host", "
         return "host" if found.place is Place.HOST else "device"
     if actor.state.image is not None:
         return "host"
-    has_snapshot = actor.archive is not None and actor.archive.snapshots.position > 0
+    has_snapshot = actor.archive is not None and actor.archive.snapshots.position is not None
     return "disk" if has_snapshot else "log"
 
 

@@ -145,8 +145,8 @@ class StateStored:
     """A snapshot is kept or dropped, or isn't."""
 
     carries: ClassVar[tuple[str, ...]] = ()
-    position: int
-    """0: it was to be dropped."""
+    position: int | None
+    """``None``: it was to be dropped."""
     fault: StoreFault | None = None
     number: int = 0
 

@@ -47,15 +47,10 @@ class Match:
     position: int
     miss: CacheMiss | None
     """Why there is none."""
-    branch: int
-    """Where the sequence parts from what is cached, beyond ``position``; 0: nowhere."""
+    branch: int | None
+    """Where the sequence parts from what is cached, beyond ``position``; ``None``: nowhere."""
     missed: tuple[int, ...]
     """Where evicted states would have served it better."""
-
-    @property
-    def state(self) -> int:
-        """The number of the state; 0: none."""
-        return self.base.version if isinstance(self.base, BaseName) else 0
 
 
 @final
@@ -108,20 +103,23 @@ class PrefixCache:
         self._use(walk)
         base: Base = ZEROS
         position = 0
-        if walk.states:
-            node = walk.states[-1]
-            base, position = self.books[node.state or 0].name, node.position
+        last = walk.states[-1] if walk.states else None
+        if last is not None and last.state is not None:
+            base, position = self.books[last.state].name, last.position
         parts = position < walk.shared < limit
         return Match(
             base,
             position,
-            None if position else _why(walk, limit, self._least),
-            walk.shared if parts else 0,
+            _why(walk, limit, self._least) if base is ZEROS else None,
+            walk.shared if parts else None,
             tuple(ghost.position for ghost in walk.ghosts if ghost.position > position),
         )
 
     def reach(self, salt: str, key: bytes) -> int:
-        """The last position of a sequence at which a state stands; 0: none. Uses it."""
+        """The tokens of a sequence that the last state on its way has absorbed. Uses that state.
+
+        0 where none stands: to start from nothing is to have absorbed nothing.
+        """
         walk = self.tree.walk(salt, key, len(key))
         self._use(walk)
         return walk.states[-1].position if walk.states else 0
@@ -133,14 +131,14 @@ class PrefixCache:
 
     # Publishing
 
-    def fit_budget(self, position: int, shares: int, *, may_evict: bool = True) -> bool:
+    def fit_budget(self, position: int, shares: Base, *, may_evict: bool = True) -> bool:
         """Evict what was used longest ago until a state fits into the budget; False: it can't.
 
         Nothing is evicted in vain.
 
         Args:
             position: of the state.
-            shares: number of the state that it started from; 0: none.
+            shares: the cached state that it started from; ``ZEROS``: none.
             may_evict: whether others may go for it.
         """
         books = self.books
@@ -150,7 +148,7 @@ class PrefixCache:
             return True
         if not may_evict:
             return False
-        may_go = [name for name in self.evictable() if name.version != shares]
+        may_go = [name for name in self.evictable() if name != shares]
         stay = self.states.keys() - {name.version for name in may_go}
         if books.bytes_left(stay) + books.bytes_of(position, shares) > books.sizes.budget:
             return False
@@ -160,8 +158,8 @@ class PrefixCache:
             self.evict(name)
         return True
 
-    def admit(self, claim: Consume[BatchOwned], salt: str, key: bytes, shares: int) -> int:
-        """Keep a claim that has landed at the end of ``key``; returns its number.
+    def admit(self, claim: Consume[BatchOwned], salt: str, key: bytes, shares: Base) -> BaseName:
+        """Keep a claim that has landed at the end of ``key``; returns the name of the state.
 
         Raises:
             LedgerError: no step of the claim's own has landed; nothing has changed.
@@ -179,7 +177,7 @@ class PrefixCache:
         if before is not None:
             self._drop(before)
         self._counters.cache_published += 1
-        return number
+        return name
 
     # Evicting
 
@@ -192,18 +190,18 @@ class PrefixCache:
                 yield name
 
     def plan(
-        self, gain: ReleaseSimulation, slots: int, pages: int, *, spare: int
+        self, gain: ReleaseSimulation, slots: int, pages: int, *, spare: Base
     ) -> list[BaseName]:
         """What to evict so that ``gain`` reaches so many slots and pages; all, if that won't do.
 
         Args:
-            spare: number of a state that stays; 0: none.
+            spare: the state that stays; ``ZEROS``, or one that is not cached: none has to.
         """
         chosen: list[BaseName] = []
         for name in self.evictable():
             if gain.slots >= slots and gain.pages >= pages:
                 break
-            if name.version != spare:
+            if name != spare:
                 gain.base(name)
                 chosen.append(name)
         return chosen

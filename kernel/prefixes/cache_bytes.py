@@ -6,7 +6,7 @@ from typing import Self
 import attrs
 
 from kernel.step import DeviceLimits, ModelSpec
-from ownership import BaseName
+from ownership import Base, BaseName
 
 __all__ = ["CacheBooks", "CacheSizes", "KeptState"]
 
@@ -68,14 +68,14 @@ class CacheBooks:
         """Whether so many bytes more are within the budget."""
         return self.bytes + more <= self.sizes.budget
 
-    def bytes_of(self, position: int, shares: int) -> int:
+    def bytes_of(self, position: int, shares: Base) -> int:
         """Bytes that a state would add.
 
         Args:
             position: of the state.
-            shares: number of the state that it started from; 0, or one that is gone: none.
+            shares: the state that it started from; ``ZEROS``, or one that is gone: none.
         """
-        source = self._kept.get(shares)
+        source = self._source(shares)
         return self.sizes.alone(position, 0 if source is None else source.position)
 
     def bytes_left(self, stay: Container[int]) -> int:
@@ -86,10 +86,13 @@ class CacheBooks:
             if number in stay
         )
 
-    def add(self, name: BaseName, position: int, shares: int) -> None:
+    def _source(self, shares: Base) -> KeptState | None:
+        return self._kept.get(shares.version) if isinstance(shares, BaseName) else None
+
+    def add(self, name: BaseName, position: int, shares: Base) -> None:
         """Count a state."""
         size = self.bytes_of(position, shares)
-        source = self._kept.get(shares)
+        source = self._source(shares)
         kept = self._kept[name.version] = KeptState(name, position, size, source)
         if source is not None:
             source.sharers.add(kept)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from kernel.prefixes.tree import TOKEN_BYTES, key_of
+from ownership import ZEROS, Base
 
 __all__ = ["CacheUse"]
 
@@ -23,8 +24,8 @@ class CacheUse:
     """Positions at which a row has to end because a state is wanted there; the next one last."""
     is_planned: bool = attrs.field(init=False, default=False)
     """Whether ``cuts`` are those of the phase that runs."""
-    shares: int = attrs.field(init=False, default=0)
-    """Number of the cached state whose pages its claim shares; 0: none."""
+    shares: Base = attrs.field(init=False, default=ZEROS)
+    """The cached state whose pages its claim shares; ``ZEROS``: none."""
     _key: bytes = attrs.field(init=False, default=b"")
 
     def key(self, end: int, tokens: Callable[[int, int], Sequence[int]]) -> bytes:

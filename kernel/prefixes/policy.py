@@ -17,10 +17,11 @@ class Prospect:
     """Position that it starts from."""
     end: int
     """The last position at which it has something left to compute."""
-    prompt_end: int
-    """The last position of its prompt at which something of that is left."""
-    branch: int = 0
-    """Where it parts from what is cached; 0: nowhere."""
+    prompt_end: int | None
+    """The last position of its prompt at which something of that is left; ``None``: nobody else
+    begins like it, so only what its caller has named is worth a state."""
+    branch: int | None = None
+    """Where it parts from what is cached; ``None``: nowhere."""
     missed: tuple[int, ...] = ()
     """Where states stood that would have served it."""
     named: tuple[int, ...] = ()
@@ -46,19 +47,25 @@ class CachePolicy:
         chosen = [position for position in turn.named if start < position <= end]
         for position in (turn.branch, *turn.missed, turn.prompt_end):
             if (
-                position - start >= self.least
+                position is not None
+                and position - start >= self.least
                 and position <= end
                 and self._is_apart(position, chosen)
             ):
                 chosen.append(position)
-        first = (start // self.block + 1) * self.block
-        blocks = range(first, min(end, turn.prompt_end) + 1, self.block)
         kept = [
             position
-            for position in blocks
+            for position in self._blocks(turn)
             if position - start >= self.least and self._is_apart(position, chosen)
         ]
         return sorted({*chosen, *kept}, reverse=True)
+
+    def _blocks(self, turn: Prospect) -> range:
+        """Multiples of a block in the part of a prompt that is computed."""
+        if turn.prompt_end is None:
+            return range(0)
+        first = (turn.start // self.block + 1) * self.block
+        return range(first, min(turn.end, turn.prompt_end) + 1, self.block)
 
     def _is_apart(self, position: int, others: list[int]) -> bool:
         return all(abs(other - position) >= self.least for other in others)

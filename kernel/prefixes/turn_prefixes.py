@@ -16,7 +16,7 @@ from ownership import ZEROS, BatchOwned, Consume
 
 __all__ = ["NO_PREFIXES", "Prefixes", "leave_state"]
 
-_OFF: Final = Match(ZEROS, 0, "off", 0, ())
+_OFF: Final = Match(ZEROS, 0, "off", None, ())
 
 
 @final
@@ -60,7 +60,7 @@ class Prefixes:
             match: ``None``: it starts from a state of its own session.
         """
         use = turn.cache
-        use.shares = 0 if match is None else match.state
+        use.shares = ZEROS if match is None else match.base
         if self.cache is None:
             if match is not None and not turn.was_admitted:
                 turn.output.cache_miss = match.miss
@@ -115,7 +115,7 @@ def _prospect(turn: OpenTurn, match: Match | None) -> Prospect:
     """What the policy goes by; of a turn on its own session's state only what its caller names."""
     last, named = _last(turn), turn.cache.named
     if match is None:
-        return Prospect(turn.position, last, 0, named=named)
+        return Prospect(turn.position, last, None, named=named)
     prompt_end = turn.history_len + turn.input_len - 1
     return Prospect(turn.position, last, prompt_end, match.branch, match.missed, named)
 

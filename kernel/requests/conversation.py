@@ -26,8 +26,8 @@ class Composing:
     answers: bool
     """Something is to be generated after them."""
     composed: Composition | None = None
-    log_len: int = -1
-    """Length of the log that they were composed for."""
+    log_len: int | None = None
+    """Length of the log that they were composed for; ``None`` before."""
 
     @property
     def expected_tokens(self) -> int:

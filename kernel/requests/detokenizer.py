@@ -74,8 +74,8 @@ class IncrementalDetokenizer:
     """By undelivered character: the token (from 0) in which it begins."""
     _ends: list[int] = attrs.field(factory=list[int], init=False)
     """By undelivered character: the last token that may have contributed to it."""
-    _delivered_end: int = attrs.field(default=-1, init=False)
-    """``_ends`` of the last delivered character."""
+    _delivered_from: int = attrs.field(default=0, init=False)
+    """Tokens up to the last that may have contributed to what was delivered."""
     _pieces: list[str] = attrs.field(factory=list[str], init=False)
     _beginnings: tuple[str, ...] = attrs.field(init=False)
     """What a stop string may begin with, the longest first, so that ``endswith`` finds it."""
@@ -173,7 +173,7 @@ class IncrementalDetokenizer:
             return ""
         piece = self._undelivered[:count]
         self._pieces.append(piece)
-        self._delivered_end = self._ends[count - 1]
+        self._delivered_from = self._ends[count - 1] + 1
         self._undelivered = self._undelivered[count:]
         del self._begins[:count], self._ends[:count]
         return piece
@@ -213,7 +213,7 @@ class IncrementalDetokenizer:
         else:
             first = self._begins[start]
             self._deliver(start)
-            kept = max(first, self._delivered_end + 1)
+            kept = max(first, self._delivered_from)
         self.stop_hit = StopHit(stop, kept, self.text)
         self._undelivered, self._unstable = "", 0
         self._begins.clear()

@@ -20,7 +20,7 @@ from typing import Final
 
 import attrs
 
-from kernel.ids import SCHEDULER, TurnId
+from kernel.ids import TurnId
 from kernel.prefixes.cache import PrefixCache
 from kernel.scheduling.roster import Roster
 from kernel.turn import OpenTurn
@@ -200,8 +200,7 @@ class Room:
         """Cached states that may go; never the one that the turn would start from."""
         if self._cache is None or wanted.has_memory(gain):
             return []
-        spare = own.version if isinstance(own, BaseName) and own.holder == SCHEDULER else 0
-        return self._cache.plan(gain, wanted.slots, wanted.pages, spare=spare)
+        return self._cache.plan(gain, wanted.slots, wanted.pages, spare=own)
 
     def _wanted(
         self, turn: OpenTurn, need: Need, own: Base, *, runs: bool, is_parked: bool
@@ -257,7 +256,7 @@ class Room:
         newest: dict[CustodianId, int] = {}
         resting = self._view.resting()
         for base in resting:
-            newest[base.holder] = max(base.version, newest.get(base.holder, 0))
+            newest[base.holder] = max(base.version, newest.get(base.holder, base.version))
         running = {open_turn.session for open_turn in self._roster.running}
         waiting = {open_turn.session for open_turn in self._roster.waiting}
         waiting |= {open_turn.session for open_turn in self._roster.committing}

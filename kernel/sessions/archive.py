@@ -311,7 +311,8 @@ class SessionArchive:
 
     def wants_state_at(self, position: int) -> bool:
         """Whether a snapshot at this position would be worth more than the one that is kept."""
-        return self.snapshots.position < position < self._kept_len
+        kept = self.snapshots.position
+        return (0 if kept is None else kept) < position < self._kept_len
 
     @property
     def has_business(self) -> bool:

@@ -104,8 +104,8 @@ def bring_back(state: SessionState, record: SessionRecord) -> None:
         conversation = _bring_back_turn(state, turn, log, conversation)
     state.log = log
     state.conversation = conversation
-    position = record.state_position or 0
-    state.absorbed = position or max(0, len(log) - 1)
+    position = record.state_position
+    state.absorbed = max(0, len(log) - 1) if position is None else position
 
 
 def _bring_back_turn(

@@ -48,7 +48,7 @@ class SessionSnapshots:
     """One session's snapshot, and the images on their way to it and from it.
 
     Attributes:
-        position: of the snapshot in the store; 0: there is none.
+        position: of the snapshot in the store; ``None``: there is none.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SessionSnapshots:
         probe: Probe,
         numbers: Iterator[int],
     ) -> None:
-        self.position = 0
+        self.position: int | None = None
         self._session_id = session_id
         self._holder = holder
         self._system = system
@@ -72,8 +72,12 @@ class SessionSnapshots:
 
     def found(self, record: SessionRecord) -> None:
         """The session was made of what the store holds."""
-        self.position = record.state_position or 0
+        self.position = record.state_position
         self._bytes = record.state_bytes
+
+    def reaches_beyond(self, position: int) -> bool:
+        """Whether there is a snapshot that has absorbed more tokens than that."""
+        return self.position is not None and self.position > position
 
     @property
     def has_business(self) -> bool:
@@ -129,7 +133,7 @@ class SessionSnapshots:
                 self._fetches.remove(fetch)
                 if isinstance(message.found, StoreFault):
                     self.tell_lost(self.position, message.found)
-                    self.position = 0
+                    self.position = None
                 fetch.then(message.found)
                 return
 
@@ -143,8 +147,8 @@ class SessionSnapshots:
 
         What the store comes to read for them may be of another history by then.
         """
-        if self.position > length - 1:
-            self.position = 0
+        if self.reaches_beyond(length - 1):
+            self.position = None
             self._do_without(StoreFault("the log was cut below it", "missing"))
 
     def went_down(self, down: Down) -> None:
@@ -162,8 +166,13 @@ class SessionSnapshots:
         for fetch in fetches:
             fetch.then(fault)
 
-    def tell_lost(self, position: int, fault: StoreFault) -> None:
-        """Say that a state isn't to be had from the disk; the log is."""
+    def tell_lost(self, position: int | None, fault: StoreFault) -> None:
+        """Say that a state isn't to be had from the disk; the log is.
+
+        Args:
+            position: of the state; ``None``: the log was cut below it while it was read.
+            fault: why.
+        """
         if self._probe.enabled:
             facts = {"session": self._session_id, "position": position}
             self._probe.record("session.state_lost", {**facts, "reason": fault.reason})

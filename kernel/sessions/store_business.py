@@ -38,7 +38,8 @@ class Snapshot:
     """A snapshot to be kept or dropped."""
 
     asker: CustodianId
-    position: int
+    position: int | None
+    """``None``: it is to be dropped."""
     nbytes: int
     number: int = 0
 
@@ -60,9 +61,9 @@ def whole_report(reports: Sequence[StoreReport]) -> StoreReport:
     return next(faults, reports[-1])
 
 
-def position_of(message: StoreState) -> int:
-    """Of the snapshot; 0 where it is to be dropped."""
-    return message.job.image.position if isinstance(message.job, KeepState) else 0
+def position_of(message: StoreState) -> int | None:
+    """Of the snapshot; ``None`` where it is to be dropped."""
+    return message.job.image.position if isinstance(message.job, KeepState) else None
 
 
 def stopped(error: BaseException) -> StoreFault:

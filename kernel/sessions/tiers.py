@@ -147,7 +147,7 @@ class SessionTiers:
         position = state.base_position
         if state.image is not None and state.image.position > position:
             _start_from(turn, state.image)
-        elif archive is not None and archive.snapshots.position > position:
+        elif archive is not None and archive.snapshots.reaches_beyond(position):
             self._fetched = turn.id
             archive.snapshots.fetch(turn.id, partial(self._found, turn, then))
             return
@@ -196,7 +196,7 @@ class SessionTiers:
         position = state.base_position
         if image is not None and image.position > position:
             done(image)
-        elif archive is not None and archive.snapshots.position > position:
+        elif archive is not None and archive.snapshots.reaches_beyond(position):
             self._tickets += 1
             ticket = TurnId(f"export-{self._tickets}:{self._holder}")
             archive.snapshots.fetch(ticket, partial(self._fetched_for_export, ticket, done))

@@ -112,7 +112,7 @@ def _tell_found(worker: StoreWorker, tell: Callable[..., None]) -> None:
             tell("broken", session_id, repr(record))
             continue
         log = [token for turn in record.turns for token in turn.tokens]
-        image = read(ReadState(session_id)) if record.state_position else None
+        image = read(ReadState(session_id)) if record.state_position is not None else None
         if image is not None and not isinstance(image, StateImage):
             tell("broken", session_id, repr(image))
             continue

@@ -10,6 +10,7 @@ from kernel.errors import SessionExists, SessionNotFound, StoreError
 from kernel.ids import SCHEDULER, STORE, SessionId
 from kernel.messages import CloseSession, ExportSession, GiveUp, Hibernate, Rewind, SetMark
 from kernel.session_store import StoredTurn
+from kernel.sessions.kept_states import NO_STATE
 from kernel.sessions.session import SessionActor
 from ownership import BaseName
 from tests.durable.memory_store import MemoryStore
@@ -345,7 +346,7 @@ def test_marks_come_back_without_their_states() -> None:
     woken = world.wake("a")
 
     (mark,) = woken.state.states.marks.values()
-    assert (mark.length, mark.turns, mark.version) == (12, 2, 0)
+    assert (mark.length, mark.turns, mark.version) == (12, 2, NO_STATE)
 
 
 def test_beyond_the_bound_those_that_rest_longest_go() -> None:

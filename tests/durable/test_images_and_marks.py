@@ -38,7 +38,9 @@ def test_a_turn_from_a_snapshot_takes_the_place_of_an_older_state(kind: str) -> 
     world.rest()
     assert settled(reply) == 2
     assert session.archive is not None
-    assert 0 < session.state.position < session.archive.snapshots.position
+    kept = session.archive.snapshots.position
+    assert kept is not None
+    assert 0 < session.state.position < kept
     world.post(session, DropMark("m", Reply()))
     world.rest()
 

@@ -141,7 +141,7 @@ def test_a_snapshot_is_answered_with_its_position() -> None:
     world.ask(StoreLog(SESSION, 1, (keep(0, 1, 2, 3),)))
     world.ask(StoreState(SESSION, KeepState("a", image(2))), StoreState(SESSION, DropState("a")))
 
-    assert world.answers[1:] == [StateStored(2), StateStored(0)]
+    assert world.answers[1:] == [StateStored(2), StateStored(None)]
 
 
 def test_snapshots_beyond_the_bound_of_bytes_are_refused_and_one_always_goes() -> None:

@@ -7,7 +7,7 @@ from kernel.ids import SCHEDULER
 from kernel.prefixes.cache import Match, PrefixCache
 from kernel.prefixes.cache_bytes import CacheSizes
 from kernel.prefixes.tree import key_of
-from ownership import ZEROS, Absorbed, Base, BatchOwned, Capacity, Ledger, Need, Refused
+from ownership import ZEROS, Absorbed, Base, BaseName, BatchOwned, Capacity, Ledger, Need, Refused
 
 __all__ = ["PAGE", "Shelf"]
 
@@ -40,20 +40,17 @@ class Shelf:
         )
         return claim
 
-    def keep(self, tokens: Sequence[int], *, salt: str = "", shares: int = 0) -> int:
+    def keep(self, tokens: Sequence[int], *, salt: str = "", shares: Base = ZEROS) -> BaseName:
         """Keep a state at the end of some tokens; it starts from state ``shares``, if given."""
-        base: Base = ZEROS
-        if shares:
-            base = next(name for name in self.cache.evictable() if name.version == shares)
-        return self.cache.admit(self.landed(len(tokens), base), salt, key_of(tokens), shares)
+        return self.cache.admit(self.landed(len(tokens), shares), salt, key_of(tokens), shares)
 
     def match(self, tokens: Sequence[int], limit: int | None = None, salt: str = "") -> Match:
         return self.cache.match(salt, key_of(tokens), len(tokens) if limit is None else limit)
 
     @property
-    def order(self) -> list[int]:
-        """Numbers of the states, the one that goes next first."""
-        return list(self.cache.states)
+    def order(self) -> list[BaseName]:
+        """Names of the states, the one that goes next first."""
+        return [self.cache.books[number].name for number in self.cache.states]
 
     def assert_conserved(self) -> None:
         audit = self.ledger.audit()

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ownership import ZEROS, Absorbed, BaseName, LedgerError, StepFailed, WrongOwner
+from ownership import ZEROS, Absorbed, Base, BaseName, LedgerError, StepFailed, WrongOwner
 from tests.prefix_cache.shelf import Shelf
 
 LONG = tuple(range(1, 101))
@@ -15,8 +15,8 @@ def test_a_state_is_found_at_its_exact_position_and_not_beyond_the_limit() -> No
     short, long = shelf.keep(LONG[:8]), shelf.keep(LONG[:21])
 
     assert [shelf.match(LONG, limit).position for limit in (7, 8, 20, 21, 99)] == [0, 8, 8, 21, 21]
-    assert shelf.match(LONG, 8).state == short
-    assert shelf.match(LONG, 50).state == long
+    assert shelf.match(LONG, 8).base == short
+    assert shelf.match(LONG, 50).base == long
     assert shelf.match((*LONG[:20], 7, 7)).position == 8
     shelf.assert_conserved()
 
@@ -39,7 +39,7 @@ def test_a_pinned_state_is_not_chosen_and_drains_if_it_is_evicted_all_the_same()
     base = shelf.match(LONG).base
     claim = shelf.reserve(12, base)
 
-    assert shelf.cache.plan(shelf.view.simulate(), 1, 0, spare=0) == []
+    assert shelf.cache.plan(shelf.view.simulate(), 1, 0, spare=ZEROS) == []
     assert isinstance(base, BaseName)
     shelf.cache.evict(base)
     assert (shelf.view.free_slots, shelf.ledger.audit().draining) == (1, 1)
@@ -70,8 +70,8 @@ def test_a_plan_takes_as_few_as_it_needs_and_spares_what_the_turn_starts_from() 
     states = [shelf.keep((number,) * 5) for number in range(1, 5)]
 
     plan = shelf.cache.plan(shelf.view.simulate(), 2, 0, spare=states[0])
-    assert [name.version for name in plan] == states[1:3]
-    assert len(shelf.cache.plan(shelf.view.simulate(), 9, 0, spare=0)) == 4
+    assert plan == states[1:3]
+    assert len(shelf.cache.plan(shelf.view.simulate(), 9, 0, spare=ZEROS)) == 4
     assert shelf.view.free_slots == 0, "a plan changes nothing"
 
 
@@ -81,7 +81,7 @@ def test_salts_never_share(salt: str) -> None:
     shelf.keep(LONG[:8], salt="bob")
 
     match = shelf.match(LONG, salt=salt)
-    assert (match.base, match.miss, match.branch) == (ZEROS, "cold", 0)
+    assert (match.base, match.miss, match.branch) == (ZEROS, "cold", None)
     assert shelf.match(LONG, salt="bob").position == 8
 
 
@@ -95,7 +95,7 @@ def test_what_no_step_has_written_is_refused() -> None:
     )
     for claim in (fresh, copy, failed):
         with pytest.raises(LedgerError, match="not valid"):
-            shelf.cache.admit(claim, "", b"1234", 0)
+            shelf.cache.admit(claim, "", b"1234", ZEROS)
         shelf.batch.rollback(claim)
 
     assert len(shelf.order) == 1
@@ -118,7 +118,7 @@ def test_a_second_state_at_one_place_takes_over() -> None:
     first, second = shelf.keep(LONG[:8]), shelf.keep(LONG[:8])
 
     assert shelf.order == [second] != [first]
-    assert shelf.match(LONG).state == second
+    assert shelf.match(LONG).base == second
     assert shelf.cache.books.bytes == 120
     shelf.assert_conserved()
 
@@ -126,23 +126,23 @@ def test_a_second_state_at_one_place_takes_over() -> None:
 @pytest.mark.parametrize(
     ("tokens", "limit", "miss", "branch"),
     [
-        ((7, 7, 7, 7, 7, 7), 5, "cold", 0),
+        ((7, 7, 7, 7, 7, 7), 5, "cold", None),
         ((1, 2, 3, 7, 7, 7), 5, "cold", 3),
         ((1, 2, 3, 4, 7, 7), 5, "parted", 4),
-        ((1, 2, 3), 2, "short", 0),
-        ((1, 2, 3, 4, 5, 6), 5, "parted", 0),
+        ((1, 2, 3), 2, "short", None),
+        ((1, 2, 3, 4, 5, 6), 5, "parted", None),
         ((20, 21, 22, 23, 24, 25, 26), 6, "evicted", 5),
         ((20, 21, 22, 23, 24, 7, 7), 6, "evicted", 5),
     ],
 )
 def test_a_miss_says_what_it_is_for(
-    tokens: tuple[int, ...], limit: int, miss: str, branch: int
+    tokens: tuple[int, ...], limit: int, miss: str, branch: int | None
 ) -> None:
     """Cold, parted (and where), too short to share anything, or evicted."""
     shelf = Shelf()
     shelf.keep(LONG[:8])
     gone = shelf.keep((20, 21, 22, 23, 24))
-    shelf.cache.evict(next(n for n in shelf.cache.evictable() if n.version == gone))
+    shelf.cache.evict(gone)
 
     match = shelf.match(tokens, limit)
     assert (match.base, match.miss, match.branch) == (ZEROS, miss, branch)
@@ -170,7 +170,7 @@ def test_a_closed_cache_takes_nothing_more() -> None:
     shelf.keep(LONG[:8])
     shelf.cache.clear(forever=True)
 
-    assert not shelf.cache.fit_budget(4, 0)
+    assert not shelf.cache.fit_budget(4, ZEROS)
     assert shelf.ledger.audit().at_rest
 
 
@@ -183,7 +183,7 @@ def test_the_budget_evicts_until_a_state_fits() -> None:
 
     assert shelf.cache.fit_budget(16, first), "shares two pages of four: 120 more"
     assert shelf.order == [first, second]
-    assert shelf.cache.fit_budget(16, 0), "140 more still fit"
+    assert shelf.cache.fit_budget(16, ZEROS), "140 more still fit"
     assert shelf.cache.fit_budget(24, first)
     assert shelf.order == [first, second]
     assert shelf.cache.fit_budget(33, first), "170 more do not"
@@ -195,7 +195,7 @@ def test_a_state_beyond_the_whole_budget_evicts_nothing() -> None:
     shelf = Shelf(budget=300)
     shelf.keep(LONG[:8])
 
-    assert not shelf.cache.fit_budget(90, 0)
+    assert not shelf.cache.fit_budget(90, ZEROS)
     assert len(shelf.order) == 1
 
 
@@ -205,11 +205,11 @@ def test_where_all_else_is_pinned_the_budget_has_no_room() -> None:
     shelf.keep((5, 5, 5, 5))
     copies = [shelf.reserve(12, shelf.match(tokens).base) for tokens in (LONG, (5, 5, 5, 5, 5))]
 
-    assert not shelf.cache.fit_budget(33, 0)
+    assert not shelf.cache.fit_budget(33, ZEROS)
     assert len(shelf.order) == 2
     for copy in copies:
         shelf.batch.rollback(copy)
-    assert shelf.cache.fit_budget(33, 0)
+    assert shelf.cache.fit_budget(33, ZEROS)
 
 
 def test_nothing_is_evicted_where_that_would_not_be_enough() -> None:
@@ -248,8 +248,9 @@ def test_the_bytes_are_never_less_than_what_is_taken(seed: int) -> None:
         if names and rng.random() < 0.4:
             shelf.cache.evict(rng.choice(names))
         elif shelf.view.free_slots > 1 and shelf.view.free_pages > 30:
-            shares = rng.choice([0, *(name.version for name in names)])
-            start = shelf.cache.books[shares].position if shares else 0
+            bases: list[Base] = [ZEROS, *names]
+            shares = rng.choice(bases)
+            start = 0 if shares is ZEROS else shelf.cache.books[shares.version].position
             tokens = [rng.randrange(9) for _ in range(start + rng.randint(1, 20))]
             shelf.keep(tokens, shares=shares)
         taken = 100 * (40 - shelf.view.free_slots) + 10 * (600 - shelf.view.free_pages)
@@ -268,7 +269,7 @@ def test_pages_that_an_evicted_state_shared_count_for_the_one_that_has_them() ->
     assert shelf.cache.books.bytes == 3 * 100 + 6 * 10
 
     for gone in (second, first):
-        shelf.cache.evict(next(n for n in shelf.cache.evictable() if n.version == gone))
+        shelf.cache.evict(gone)
         taken = 100 * (20 - shelf.view.free_slots) + 10 * (100 - shelf.view.free_pages)
         assert shelf.cache.books.bytes == taken
     assert shelf.order == [third]

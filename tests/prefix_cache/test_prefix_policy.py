@@ -34,7 +34,7 @@ def prompt(length: int, **facts: object) -> Prospect:
         (prompt(200, named=(200, 0)), [199, 128, 64]),
         (prompt(200, end=260), [199, 128, 64]),
         (prompt(200, end=100), [64]),
-        (Prospect(100, 150, 0, named=(120,)), [120]),
+        (Prospect(100, 150, None, named=(120,)), [120]),
     ],
 )
 def test_states_are_wanted_where_others_may_begin_alike(turn: Prospect, wanted: list[int]) -> None:

@@ -18,7 +18,7 @@ from kernel.testing.explorer.reference import Reference
 from kernel.testing.explorer.stage import Stage
 from kernel.testing.invariants import Broken, all_free, always, at_rest
 from kernel.turn import OpenTurn
-from ownership import ClaimHandle, Content, CustodianId, NoSlot, Place
+from ownership import BaseName, ClaimHandle, Content, CustodianId, NoSlot, Place
 
 __all__ = ["Before", "Checker"]
 
@@ -37,7 +37,7 @@ _MOVERS = {
 class Before:
     """What a transition is judged by."""
 
-    committed: dict[str, tuple[int, int] | None]
+    committed: dict[str, tuple[BaseName | None, int] | None]
     head: str
     """Class of the message that is about to be handled."""
     cancelled: str
@@ -58,13 +58,13 @@ class Before:
         )
 
 
-def _committed(stage: Stage, actor: SessionActor) -> tuple[int, int] | None:
+def _committed(stage: Stage, actor: SessionActor) -> tuple[BaseName | None, int] | None:
     state = actor.state.state
     if state is None:
         return None
     view = stage.core.ledger.view.describe(state)
     # By name: a state that has moved to another place is the same state.
-    return (0 if view.name is None else view.name.version, view.position)
+    return view.name, view.position
 
 
 @attrs.define(eq=False)

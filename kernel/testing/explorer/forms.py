@@ -102,10 +102,10 @@ class Names:
     def _origin(self, record: Any) -> Any:
         """The state that a claim started from, if it is still there under that name."""
         name = record.origin
-        origin = None if name is None else self._book.names.get((name.holder, name.version))
-        return (
-            None if name is None else -1 if origin is None else self._claims.get(origin.number, -1)
-        )
+        if name is None:
+            return "nothing"
+        origin = self._book.names.get((name.holder, name.version))
+        return "gone" if origin is None else self._claims.get(origin.number, "not met")
 
     def run(self, run: Any) -> object:
         """A run of frozen pages: by number, and all of it the first time that it is met."""
@@ -141,7 +141,7 @@ class Names:
             for record in book.claims.values()
             if record.number not in self._claims
         )
-        order = tuple(self._claims.get(record.number, -1) for record in book.names.values())
+        order = tuple(self._claims.get(record.number, "not met") for record in book.names.values())
         free = tuple((len(p.free_slots), len(p.free_pages)) for p in book.pools.values())
         return (others, order, free, len(book.leases))
 
@@ -161,7 +161,7 @@ def turn_form(
         turn.input_len,
         turn.history_len,
         turn.position,
-        turn.covered if turn.covered < 1 << 40 else -1,
+        turn.covered if turn.covered < 1 << 40 else "without limit",
         turn.has_landed,
         turn.in_flight,
         turn.cancelled,

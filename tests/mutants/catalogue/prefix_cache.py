@@ -102,8 +102,8 @@ MUTANTS: list[Mutant] = [
         "own-prefix-evicted-first",
         "The state that a turn would start from is the last to go for it.",
         _ROOM,
-        "spare = own.version if isinstance(own, BaseName) and own.holder == SCHEDULER else 0",
-        "spare = 0",
+        "wanted.pages, spare=own)",
+        "wanted.pages, spare=ZEROS)",
         near=_NEAR,
     ),
     Mutant(
