@@ -4,11 +4,14 @@ import ast
 from collections.abc import Sequence
 from typing import Final
 
+import attrs
+
+from ownership.lint.alternatives import Alternative, declared, is_covered
 from ownership.lint.known_calls import qualified_name
 from ownership.lint.loops import Jumps, Loops
 from ownership.lint.operands import Operand
 from ownership.lint.state import State, join_all
-from ownership.lint.types import Function, Instance, elements_of
+from ownership.lint.types import ANY, Function, Instance, Type, elements_of
 
 __all__ = ["Blocks"]
 
@@ -205,13 +208,29 @@ class Blocks(Loops):
         operand = self.eval(node.subject, state)
         rest: State | None = state
         ends: list[State | None] = []
+        left = self._alternatives(node.subject, state)
         for case in node.cases:
             if rest is None:
                 break
             taken, rest = self._case(case, node.subject, operand, rest)
+            if left is not None and case.guard is None:
+                left = self._not_covered(left, case.pattern)
+                rest = rest if left else None
             if taken is not None:
                 ends.append(self.block(case.body, taken))
         return join_all([*ends, rest], self.joint(node))
+
+    def _alternatives(self, subject: ast.expr, state: State) -> list[Alternative] | None:
+        """What a subject may be, as far as that is declared."""
+        base: Type = ANY
+        if isinstance(subject, ast.Attribute):
+            self.silent += 1
+            base = self.eval(subject.value, state).type
+            self.silent -= 1
+        return declared(subject, base, self.function, self.members)
+
+    def _not_covered(self, left: Sequence[Alternative], pattern: ast.pattern) -> list[Alternative]:
+        return [one for one in left if not is_covered(one, pattern, self.function, self.members)]
 
     def _case(
         self, case: ast.match_case, subject: ast.expr, operand: Operand, state: State
@@ -233,7 +252,7 @@ class Blocks(Loops):
             case ast.MatchAs(pattern=inner) if inner is not None:
                 taken, rest = self._pattern(inner, subject, operand, state)
                 if taken is not None:
-                    self._capture_name(pattern.name, operand, taken)
+                    self._capture_name(pattern.name, self._as_taken(inner, operand), taken)
                 return taken, rest
             case ast.MatchSingleton(value=None):
                 is_none = ast.Compare(subject, [ast.Is()], [ast.Constant(None)])
@@ -244,6 +263,15 @@ class Blocks(Loops):
                 return self._any_pattern(pattern, subject, operand, state)
             case _:
                 return state.copy(), state.copy()
+
+    def _as_taken(self, pattern: ast.pattern, operand: Operand) -> Operand:
+        """An operand as what a pattern lets through."""
+        patterns = pattern.patterns if isinstance(pattern, ast.MatchOr) else [pattern]
+        named = [self.classes(one.cls) for one in patterns if isinstance(one, ast.MatchClass)]
+        if len(named) < len(patterns) or [] in named:
+            return operand
+        kind = self.meet(operand.type, [one for classes in named for one in classes])
+        return attrs.evolve(operand, type=kind)
 
     def _capture_name(self, name: str | None, operand: Operand, state: State) -> None:
         if name is not None:

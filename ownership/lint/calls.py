@@ -9,7 +9,7 @@ from ownership.lint.known_calls import Argument, KnownCalls, qualified_name
 from ownership.lint.members import Parameter
 from ownership.lint.operands import Operand
 from ownership.lint.state import State, Status, Value
-from ownership.lint.types import ANY, Class, Function, Instance, Type, members
+from ownership.lint.types import ANY, Class, Function, Instance, Type, Variable, members
 
 __all__ = ["Calls"]
 
@@ -159,7 +159,8 @@ class Calls(KnownCalls):
         if parameter is None:
             return None
         kind, mark = self.members.annotations.read(parameter.annotation, info.module, info.owner)
-        return name if self.kinds.is_followed(kind) and not mark else None
+        is_any = isinstance(kind, Variable)
+        return name if (is_any or self.kinds.is_followed(kind)) and not mark else None
 
     def _match(
         self, parameters: Sequence[Parameter], arguments: Sequence[Argument]

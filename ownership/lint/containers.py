@@ -236,6 +236,9 @@ class Containers(Stores):
         for element, iterable in rounds:
             facts = frozenset(fact for end in ends for fact in end.facts.get(element, ()))
             where = next((fact.where for fact in facts if fact.status is Status.MOVED), None)
+            is_empty = any(fact.status is Status.FREE for fact in facts)
+            if where is None and element in self.emptied and is_empty:
+                where = self.origins[element]
             if where is None:
                 continue
             is_whole = not any(fact.status is Status.ELEMENT for fact in facts)

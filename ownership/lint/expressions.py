@@ -156,7 +156,7 @@ class Expressions(Narrowing):
             status = Status.FIELD
         carrier = base.value if self._is_message(base) else None
         if carrier is not None and status is Status.FIELD:
-            status, where = self._carried(carrier, state)
+            status, where = self._carried(carrier, node.attr, state)
         value = self.number(("field", path or id(node)))
         if value in state.facts and state.holders(value):
             value = self.number(("field again", id(node)))
@@ -172,9 +172,12 @@ class Expressions(Narrowing):
     def _is_message(self, base: Operand) -> bool:
         return any(self.kinds.kind(kind) == "message" for kind in members(base.type))
 
-    def _carried(self, carrier: Value, state: State) -> tuple[Status, ast.AST | None]:
+    def _carried(self, carrier: Value, name: str, state: State) -> tuple[Status, ast.AST | None]:
         """In which condition the handle in a message is."""
         facts = [fact for fact in state.facts.get(carrier, ()) if fact.status is not Status.PLAIN]
+        taken = state.facts.get(self.emptied.get(carrier, {}).get(name, 0))
+        if taken and facts and all(fact.status is Status.FREE for fact in facts):
+            return Status.MOVED, next(fact.where for fact in taken)
         for status in (Status.MOVED, Status.BORROWED):
             for fact in facts:
                 if fact.status is status and len({one.status for one in facts}) == 1:
@@ -269,6 +272,7 @@ class Expressions(Narrowing):
                     end.facts[value] = self.plain_facts(operand)
                     self.labels[value], self.origins[value] = ast.unparse(node), node
                 end.places[name] = value
+        self._give_way(node, name, [end for end, _ in ends if end is not None])
         joined = join_all([end for end, _ in ends], self.joint(node))
         if joined is None:
             self.is_dead = True
@@ -278,6 +282,15 @@ class Expressions(Narrowing):
         if value is not None:
             self.temporaries.append(value)
         return Operand(node, self.type_of(kinds), value)
+
+    def _give_way(self, node: ast.expr, name: str, ends: Sequence[State]) -> None:
+        """A loop makes a choice anew: what it gave in the round before is another value by now."""
+        for value in self.joints(node, name, len(ends)):
+            for end in ends:
+                if value in end.facts:
+                    self.set_aside(end, value)
+                    del end.facts[value]
+                end.begin_anew(value, self.earlier(value))
 
     def _compare(self, node: ast.Compare, state: State) -> Operand:
         identity = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq, ast.In, ast.NotIn)

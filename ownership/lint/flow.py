@@ -50,6 +50,7 @@ class Flow(Methods):
         super().__init__(function, kinds, sink, is_test=is_test)
         self.jumps = Jumps()
         self.outer = dict(outer or {})
+        self.tested = {}
         self._fields = {}
         self._lost = []
         self._summaries = summaries

@@ -8,7 +8,7 @@ from ownership.lint.blocks import Blocks
 from ownership.lint.index import FunctionInfo
 from ownership.lint.operands import Operand
 from ownership.lint.state import Fact, State, Status
-from ownership.lint.types import Function, Instance, Type
+from ownership.lint.types import Class, Function, Instance, Type
 
 __all__ = ["Methods", "Summary"]
 
@@ -47,6 +47,8 @@ class Methods(Blocks):
             self._enter_variadic(variadic, state)
         if self.receiver is not None:
             state.types[self.receiver] = self.own_type()
+        elif self.function.owner is not None and "classmethod" in self.function.decorators:
+            state.types[self.function.parameters[0].arg] = Class(self.own_type())
         return state
 
     def _enter_variadic(self, variadic: ast.arg, state: State) -> None:

@@ -42,6 +42,8 @@ class Moves(ABC):
         self.landed: dict[Value, tuple[tuple[Value, frozenset[Fact]], ...]] = {}
         """By what a landing gave: what had gone into the lease."""
         self.blamed: set[Value] = set()
+        self.emptied: dict[Value, dict[str, Value]] = {}
+        """By message: the handles that are taken out of it; each by a value that tells where."""
         self.is_dead = False
         """A call that never returns was made."""
         self.raising: list[list[State]] = []
@@ -61,22 +63,31 @@ class Moves(ABC):
     ) -> Value:
         """A new value made at a node."""
         value = self.number((id(node), tag))
-        if value in state.facts and state.holders(value):
-            self._set_aside(state, value)
-        state.begin_anew(value, self.number(("earlier", value)))
+        if value in state.facts:
+            self.set_aside(state, value)
+        state.begin_anew(value, self.earlier(value))
         state.parts.pop(value, None)
+        for taken in self.emptied.get(value, {}).values():
+            state.facts.pop(taken, None)
         state.facts[value] = self.kinds.facts(kind, status)
         self.origins[value] = node
         self.labels[value] = text_of(node)
         self.bound.discard(value)
         return value
 
-    def _set_aside(self, state: State, value: Value) -> None:
-        """A loop makes a second value where an alias still names the first."""
-        old = self.number(("earlier", value))
+    def earlier(self, value: Value) -> Value:
+        """What stands for the value that its site has made before."""
+        return self.number(("earlier", value))
+
+    def set_aside(self, state: State, value: Value) -> None:
+        """A loop makes a second value where an alias may still name the first."""
+        if not state.holders(value):
+            return
+        old = self.earlier(value)
         self.origins[old], self.labels[old] = self.origins[value], self.labels[value]
         self.bound.add(old)
-        state.facts[old] = state.facts[value] | state.facts.get(old, frozenset())
+        known = state.facts.get(old, frozenset()) if state.is_known(old) else frozenset[Fact]()
+        state.facts[old] = state.facts[value] | known
         for place, held in list(state.places.items()):
             if held == value:
                 state.places[place] = old
@@ -197,14 +208,20 @@ class Moves(ABC):
             for fact in state.facts[value]
         )
         state.follow(roots, lambda fact: Fact(Status.MOVED, fact.type, where))
-        self.spend_carrier(state, value)
+        self.spend_carrier(state, value, where)
 
-    def spend_carrier(self, state: State, value: Value) -> None:
+    def spend_carrier(self, state: State, value: Value, where: ast.AST) -> None:
         """A handle has left its message; it was all that the message had to give."""
         carrier = self.carrier.get(value)
         if carrier is not None and carrier in state.facts:
+            name = self.labels[value].rpartition(".")[2]
+            taken = self.number(("taken", carrier, name))
+            self.emptied.setdefault(carrier, {})[name] = taken
+            state.facts[taken] = frozenset({Fact(Status.MOVED, None, where)})
             state.facts[carrier] = frozenset(
-                fact._replace(status=Status.FREE) if fact.status is Status.LIVE else fact
+                fact._replace(status=Status.FREE)
+                if fact.status in {Status.LIVE, Status.ELEMENT}
+                else fact
                 for fact in state.facts[carrier]
             )
 

@@ -21,6 +21,8 @@ class Narrowing(Calls):
 
     outer: dict[str, Type]
     """The types of names of the function around this one."""
+    tested: dict[int, Operand]
+    """What calls have given whose truth was asked for, by their nodes."""
 
     def joint(self, node: ast.AST) -> Callable[[Hashable], Value]:
         """How values are numbered that meet at a node."""
@@ -34,10 +36,14 @@ class Narrowing(Calls):
 
         return make
 
+    def joints(self, node: ast.AST, name: str, sides: int) -> list[Value]:
+        """The values that a place may have got where so many sides have met at a node."""
+        return [self.number(("joint", id(node), (side, name))) for side in range(1, sides)]
+
     def become(self, state: State, other: State) -> None:
         """Put another state's knowledge into this one."""
         state.places, state.facts, state.parts = other.places, other.facts, other.parts
-        state.types, state.lent = other.types, other.lent
+        state.types, state.lent, state.made = other.types, other.lent, other.made
 
     def narrow(self, test: ast.expr, state: State) -> Split:
         """Evaluate a test and split."""
@@ -61,11 +67,14 @@ class Narrowing(Calls):
             case ast.Name() | ast.Attribute() | ast.NamedExpr():
                 yes, no = self._by_fact(test, state, _is_false)
                 return no, yes
+            case ast.Call():
+                yes, no = self._by_fact(test, state, _is_false)
+                return self._alive(yes), self._alive(no)
             case _:
                 self.use(state, self.eval(test, state))
                 return self._alive(state), self._alive(state.copy())
 
-    def _alive(self, state: State) -> State | None:
+    def _alive(self, state: State | None) -> State | None:
         return None if self.is_dead else state
 
     def _connected(self, test: ast.BoolOp, state: State) -> Split:
@@ -85,6 +94,9 @@ class Narrowing(Calls):
         self, subject: ast.expr, state: State, tells: Callable[[Fact], bool | None]
     ) -> Split:
         operand = self.eval(subject, state)
+        if isinstance(subject, ast.Call):
+            self.use(state, operand)
+            self.tested[id(subject)] = operand
         yes = self.keep(operand, state, lambda fact: tells(fact) is not False)
         no = self.keep(operand, state, lambda fact: tells(fact) is not True)
         if yes is not None and tells is _is_false:
@@ -147,7 +159,7 @@ class Narrowing(Calls):
         place = path_of(subject.target if isinstance(subject, ast.NamedExpr) else subject)
         if place is not None:
             if yes is not None:
-                yes.types[place] = self._meet(operand.type, classes)
+                yes.types[place] = self.meet(operand.type, classes)
             if no is not None:
                 no.types[place] = self._without(operand.type, classes)
         return yes, no
@@ -160,7 +172,8 @@ class Narrowing(Calls):
             return True
         return None if None in answers else False
 
-    def _meet(self, kind: Type, classes: Sequence[Instance]) -> Type:
+    def meet(self, kind: Type, classes: Sequence[Instance]) -> Type:
+        """The alternatives of a type that are of some classes; these, where none is known to be."""
         kept = [
             one
             for one in members(kind)
@@ -182,7 +195,8 @@ class Narrowing(Calls):
         path = path_of(target)
         if path is not None and path in state.places:
             return Operand(node, state.types.get(path, ANY), state.places[path], path)
-        return Operand(node, ANY)
+        known = self.tested.get(id(node))
+        return Operand(node, ANY) if known is None or known.value not in state.facts else known
 
     def type_of(self, kinds: Sequence[Type]) -> Type:
         """The type of a choice, as far as it matters: what is followed goes first."""

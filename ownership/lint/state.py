@@ -71,6 +71,10 @@ class State:
     """By lease: what was moved into it, and how it was before."""
     initial: dict[str, Facts] = attrs.field(factory=dict[str, Facts])
     """What a field holds as long as nobody has touched it; shared by all states of a function."""
+    made: dict[Value, int] = attrs.field(factory=dict[Value, int])
+    """How often a site has made its value on the way here."""
+    earlier: dict[Value, Value] = attrs.field(factory=dict[Value, Value])
+    """By value: what stands for the one that its site has made before; shared as well."""
 
     def copy(self) -> "State":
         """Another state that begins alike."""
@@ -81,6 +85,8 @@ class State:
             self.types.copy(),
             self.lent.copy(),
             self.initial,
+            self.made.copy(),
+            self.earlier,
         )
 
     def leaves(self, value: Value | None) -> list[Value]:
@@ -124,7 +130,34 @@ class State:
             self.facts[value] = kept or facts
 
     def begin_anew(self, value: Value, earlier: Value) -> None:
-        """A site makes a second value: what is known of joint values is of the earlier one."""
+        """A site makes a value again: what is known of joint values is of the earlier one."""
+        self.earlier[value] = earlier
+        self.made[value] = self.made.get(value, 0) + 1
+        self._make_earlier(value, earlier)
+
+    def roots_that_may_be(self) -> set[Value]:
+        """The values that joint values may be."""
+        return {
+            fact.root[0] for facts in self.facts.values() for fact in facts if fact.root is not None
+        }
+
+    def catch_up(self, other: "State") -> "State":
+        """Where the other side has made a value anew, what is known here is of the earlier one."""
+        if self.made == other.made:
+            return self
+        behind = [
+            value
+            for value in self.roots_that_may_be()
+            if self.made.get(value, 0) < other.made.get(value, 0)
+        ]
+        if not behind:
+            return self
+        result = self.copy()
+        for value in behind:
+            result._make_earlier(value, self.earlier[value])
+        return result
+
+    def _make_earlier(self, value: Value, earlier: Value) -> None:
         for one, facts in self.facts.items():
             if any(fact.root is not None and fact.root[0] == value for fact in facts):
                 self.facts[one] = frozenset(
@@ -137,6 +170,10 @@ class State:
     def holders(self, value: Value) -> list[str]:
         """Places that name a value, alone or among others."""
         return [place for place, held in self.places.items() if value in self.leaves(held)]
+
+    def is_known(self, value: Value) -> bool:
+        """Whether a place names a value, or a joint value may be it."""
+        return bool(self.holders(value)) or value in self.roots_that_may_be()
 
     def is_same(self, other: "State") -> bool:
         """Whether nothing more is known."""
@@ -192,7 +229,12 @@ def _numbered(make: Callable[[Hashable], Value], number: int) -> Callable[[Hasha
 
 def join(first: State, second: State, make: Callable[[Hashable], Value]) -> State:
     """What is known where two paths meet; ``make`` numbers joint values by their first place."""
-    result = State(initial=first.initial)
+    first, second = first.catch_up(second), second.catch_up(first)
+    result = State(initial=first.initial, earlier=first.earlier)
+    result.made = {**first.made, **second.made}
+    result.made.update(
+        {one: max(times, second.made.get(one, 0)) for one, times in first.made.items()}
+    )
     groups = _groups(first, second)
     site = make("<site>")
     paths = 2 * site, 2 * site + 1
@@ -265,7 +307,14 @@ def _groups(first: State, second: State) -> dict[Pair, tuple[str, list[str]]]:
     """Places by what they name on either side; sides that share a value are one group."""
     pairs: dict[Pair, tuple[str, list[str]]] = {}
     by_side: dict[tuple[int, Value], Pair] = {}
-    for place in sorted({*first.places, *second.places}):
+
+    def unbound(place: str) -> bool:
+        return any(
+            place not in state.places and place not in state.types for state in (first, second)
+        )
+
+    # One that is bound on both sides tells more than one that is not, and names their group.
+    for place in sorted({*first.places, *second.places}, key=lambda one: (unbound(one), one)):
         pair = first.places.get(place), second.places.get(place)
         if "." in place and None in pair:
             # A field that one side has not touched: as it was, if that is known.

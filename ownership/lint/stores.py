@@ -225,7 +225,7 @@ class Stores(Puts):
             Fact(Status.FIELD, fact.type, target) if fact.status in held else fact
             for fact in state.facts[leaf]
         )
-        self.spend_carrier(state, leaf)
+        self.spend_carrier(state, leaf, target)
 
     def _leave_field(self, leaf: Value, path: str, node: ast.AST, state: State) -> None:
         """A field gives its value up, to another name or to nobody."""

@@ -52,8 +52,9 @@ async def run_fuzz(seed: int) -> SlowFuzz:
     rng = random.Random(f"slow fuzz {seed}")
     config = draw_config(rng)
     config["host_memory_bytes"] = rng.choice([1, 2, 4]) * (SLOT_BYTES + 4 * PAGE_BYTES)
-    copies = SlowCopies(FakeDevice(eos_token_ids=()), steps_beside=1 << 30)
-    opened = OpenedDevice(device=copies, tokenizer=copies.inner.tokenizer)
+    device = FakeDevice(eos_token_ids=())
+    copies = SlowCopies(device, steps_beside=1 << 30)
+    opened = OpenedDevice(device=copies, tokenizer=device.tokenizer)
 
     def open_device() -> OpenedDevice:
         nonlocal opened
@@ -69,7 +70,7 @@ async def run_fuzz(seed: int) -> SlowFuzz:
         except BaseException as error:
             error.add_note(f"seed {seed}, after {len(world.tape)}: {' '.join(world.tape[-30:])}")
             raise
-        assert not copies.inner.poison_reads
+        assert not device.poison_reads
     return world
 
 

@@ -143,8 +143,9 @@ async def serve_sliders(
     """As a crowd, of sessions that slide on pools for two windows."""
     rng = random.Random(f"sliders {seed}")
     config = draw_config(rng, "hybrid") | {"num_slots": rng.choice([2, 3])}
-    copies = SlowCopies(FakeDevice(eos_token_ids=()), steps_beside=rng.choice([0, 1, 3]))
-    opened = OpenedDevice(device=copies, tokenizer=copies.inner.tokenizer)
+    device = FakeDevice(eos_token_ids=())
+    copies = SlowCopies(device, steps_beside=rng.choice([0, 1, 3]))
+    opened = OpenedDevice(device=copies, tokenizer=device.tokenizer)
     noted: list[tuple[list[int], RequestOutput]] = []
 
     def note(_stage: Stage, history: Sequence[int], result: RequestOutput) -> list[int]:
