@@ -4,6 +4,8 @@ import ast
 from abc import abstractmethod
 from collections.abc import Sequence
 
+import attrs
+
 from ownership.lint.index import FunctionInfo
 from ownership.lint.known_calls import Argument, KnownCalls, qualified_name
 from ownership.lint.members import Parameter
@@ -94,7 +96,7 @@ class Calls(KnownCalls):
                 kind = ANY
         result = self._result(node, target, kind, arguments, state)
         self._give(target, arguments, state, result)
-        return result
+        return attrs.evolve(result, is_new=isinstance(target, Class))
 
     def _coroutine(self, node: ast.Call, arguments: Sequence[Argument], state: State) -> Operand:
         for argument in arguments:

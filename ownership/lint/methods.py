@@ -83,6 +83,20 @@ class Methods(Blocks):
             found[name] = frozenset(fact._replace(where=None, root=None) for fact in facts)
         return found
 
+    def begin_object(self, name: str, operand: Operand, state: State) -> None:
+        kind = operand.type
+        init = self.members.member(kind, "__init__") if isinstance(kind, Instance) else None
+        if init is None or not isinstance(init.type, Function):
+            return
+        for field, facts in (self.summary_of(init.type.info) or {}).items():
+            if all(fact.status is Status.PLAIN for fact in facts):
+                path = f"{name}.{field}"
+                value = self.number(("begins", id(operand.node), path))
+                state.facts[value] = facts
+                self.labels[value], self.origins[value] = path, operand.node
+                self.bound.add(value)
+                state.places[path] = value
+
     def after_method(self, receiver: Operand, callee: Type, state: State) -> None:
         if receiver.place is None or not isinstance(callee, Function):
             return

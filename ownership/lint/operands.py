@@ -25,6 +25,8 @@ class Operand:
     """A tuple, or what is iterated side by side."""
     is_keys: bool = False
     """Iterating it gives nothing that is followed."""
+    is_new: bool = False
+    """An object that was made here, by a call of its class."""
 
 
 @attrs.define(eq=False)

@@ -64,9 +64,21 @@ class Puts(Drops):
         if statuses & {Status.FIELD, Status.BORROWED}:
             self.move(state, operand)
         elif isinstance(container.node, ast.Attribute):
-            self.store_unowned(operand, state, container.node, self._field_behind(container, state))
+            self._put_into_field(container, place, operand, state)
         else:
             self.put_locally(place, operand, state, node)
+
+    def _put_into_field(
+        self, container: Operand, place: Value, operand: Operand, state: State
+    ) -> None:
+        """An owner field that was empty takes a handle over; any other may not."""
+        member = self._field_behind(container, state)
+        if member is None or member.mark != "owns":
+            self.store_unowned(operand, state, container.node, member)
+            return
+        self.move(state, operand)
+        kinds = {fact.type for fact in state.facts[place]}
+        state.facts[place] |= {Fact(Status.FIELD, kind) for kind in kinds}
 
     def _field_behind(self, container: Operand, state: State) -> Member | None:
         node = container.node

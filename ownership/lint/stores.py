@@ -1,6 +1,7 @@
 """Where a handle is put: names, owner fields and other fields, local containers."""
 
 import ast
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import cast
 
@@ -87,7 +88,14 @@ class Stores(Puts):
             for leaf in state.leaves(value):
                 self._call_it(leaf, name, node, state)
         state.types[name] = operand.type
+        if operand.is_new:
+            self.begin_object(name, operand, state)
         self._lost += [(leaf, name, node) for leaf in old]
+
+    @abstractmethod
+    def begin_object(self, name: str, operand: Operand, state: State) -> None:
+        """Note what the owner fields of a fresh object hold."""
+        ...
 
     def rename(self, node: ast.AST, name: str, operand: Operand, state: State) -> None:
         """Let a name stand for an operand, outside of an assignment."""

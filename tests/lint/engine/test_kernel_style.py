@@ -502,6 +502,124 @@ def put(shelf: Shelf[SessionOwned], port: SessionPort, s: Consume[SessionOwned])
 
         close(version)
 """,
+    "a_fresh_object_begins_empty": """\
+    def nothing(self) -> None: ...
+
+class Seat:
+    state: Owns[SessionOwned | None]
+    all: Owns[dict[int, SessionOwned]]
+
+    def __init__(self) -> None:
+        self.state = None
+        self.all = {}
+
+    @classmethod
+    def of(cls, a: Consume[SessionOwned]) -> "Seat":
+        seat = cls()
+        seat.state = a
+        return seat
+
+def f(a: Consume[SessionOwned]) -> Seat:
+    seat = Seat()
+    seat.state = a
+    return seat
+
+def g(a: Consume[SessionOwned]) -> Seat:
+    seat = Seat()
+    seat.all[1] = a
+    return seat
+
+def h(a: Consume[SessionOwned], b: Consume[SessionOwned]) -> Seat:  # OWN003
+    seat = Seat()
+    seat.state = a
+    seat.state = b
+    return seat
+
+def k(seat: Seat, a: Consume[SessionOwned]) -> Seat:
+    seat.state = a  # OWN003
+    return seat
+
+def l(a: Consume[SessionOwned]) -> Seat:
+    seat = Seat()
+    fill(seat)
+    seat.state = a  # OWN003
+    return seat
+
+def fill(seat: Seat) -> None: ...
+
+def m(port: SessionPort, items: list[int], a: Consume[dict[int, SessionOwned]]) -> list[Seat]:
+    seats = []
+    for item in items:
+        seat = Seat()
+        seat.state = a.pop(item)
+        seats.append(seat)
+    for rest in a.values():
+        port.close(rest)
+    return seats
+
+def n(port: SessionPort, a: Consume[SessionOwned]) -> None:
+    seat = Seat()
+    seat.state = a
+    state, seat.state = seat.state, None
+    if state is not None:
+        port.close(state)
+
+def o(port: SessionPort, a: Consume[SessionOwned]) -> None:
+    seat = Seat()
+    seat.state = a
+    port.close(a)  # OWN001
+
+class Given:
+    state: Owns[SessionOwned | None]
+
+    def __init__(self, state: Consume[SessionOwned] | None) -> None:
+        self.state = state
+
+def given(a: Consume[SessionOwned], b: Consume[SessionOwned]) -> Given:
+    seat = Given(a)
+    seat.state = b  # OWN003
+    return seat
+""",
+    "an_owner_field_that_was_emptied_takes_again": """\
+    def nothing(self) -> None: ...
+
+class Row:
+    all: Owns[dict[int, SessionOwned]]
+    rows: Owns[list[SessionOwned]]
+    plain: dict[int, SessionOwned]
+    port: SessionPort
+
+    def __init__(self, a: Consume[SessionOwned]) -> None:
+        self.all = {}
+        self.all[1] = a
+
+    def f(self, a: Consume[SessionOwned]) -> None:
+        rows, self.rows = self.rows, []
+        self.rows.append(a)
+        for one in rows:
+            self.port.close(one)
+
+    def g(self, a: Consume[SessionOwned]) -> None:
+        rows, self.rows = self.rows, []  # OWN003
+        self.rows.append(a)
+        print(len(rows))
+
+    def h(self, a: Consume[SessionOwned]) -> None:
+        self.all = {}  # OWN003
+        self.all[1] = a
+        self.all = {}  # OWN003
+
+    def k(self, a: Consume[SessionOwned]) -> None:
+        self.plain = {}
+        self.plain[1] = a  # OWN008
+
+    def l(self, a: Consume[SessionOwned]) -> None:
+        rows, self.rows = self.rows, []
+        self.rows.append(a)
+        self.port.close(a)  # OWN001
+        for one in rows:
+            self.port.close(one)
+""",
 }
 
 
