@@ -38,6 +38,7 @@ def main(schedules: int, first: int, dtype: str, backend: str) -> None:
                 "tokens": tally.tokens,
                 "differing_tokens": tally.differing,
                 "ties": tally.ties,
+                "turns_slid": tally.slid,
                 "wrong_seeds": sorted(set(tally.wrong_seeds)),
                 "events": dict(tally.events),
             }

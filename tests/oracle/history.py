@@ -15,6 +15,8 @@ class History:
     starts: list[int] = attrs.field(factory=list[int])
     marks: dict[str, tuple[int, int]] = attrs.field(factory=dict[str, tuple[int, int]])
     """Length of the log and number of turns, by name."""
+    slides: bool = False
+    """Whether its session drops its oldest positions."""
 
     @property
     def turns(self) -> int:
@@ -47,4 +49,4 @@ class History:
 
     def fork(self) -> "History":
         """A fork's: the same log, and no marks."""
-        return History([*self.log], [*self.starts])
+        return History([*self.log], [*self.starts], slides=self.slides)

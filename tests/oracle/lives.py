@@ -21,6 +21,7 @@ __all__ = ["run_lives"]
 
 _LIVES = 3
 _LONGEST = 90
+_LONGEST_SLIDING = 140
 """Tokens of a log; no session is refused for want of room."""
 
 
@@ -52,7 +53,8 @@ class _Crowd:
 
     def told(self, prompt: list[int], tokens: tuple[int, ...], log: list[int]) -> None:
         """A caller has the end of a turn."""
-        self.world.finished.append(Finished((*log, *prompt), tokens, "length"))
+        slides = self.world.plan.slides
+        self.world.finished.append(Finished((*log, *prompt), tokens, "length", slides))
         log += [*prompt, *tokens]
 
 
@@ -73,6 +75,7 @@ async def _one_life(crowd: _Crowd, device: Device) -> None:
         plan.config(device.model),
         session_store="anywhere",
         max_resident_sessions=rng.choice([1, 2, 100]),
+        on_limit="slide" if plan.slides else "refuse",
     )
     files = MemoryFiles(crowd.disk)
     async with Engine.open(config, device=device, session_files=files) as engine:
@@ -99,7 +102,7 @@ async def _live(crowd: _Crowd, engine: Engine, name: str, scope: anyio.CancelSco
     for _ in range(crowd.world.plan.turns + 1):
         log = crowd.logs.setdefault(name, [])
         async with engine.session(session_id=name, resume=True, detached=True) as session:
-            if len(log) > _LONGEST:
+            if len(log) > (_LONGEST_SLIDING if crowd.world.plan.slides else _LONGEST):
                 return
             if rng.random() < 0.25:
                 await _move(crowd, engine, session, rng, log)

@@ -12,6 +12,7 @@ from adapters.fake_device import FakeDevice
 from kernel import Engine, EngineConfig
 from kernel.step import Device
 from tests.oracle.lives import run_lives
+from tests.oracle.masked import Window
 from tests.oracle.tiny_model import TinyModel
 from tests.oracle.world import Finished, Plan, cold_run, run_world
 
@@ -37,6 +38,8 @@ class Tally:
     tokens: int = 0
     differing: int = 0
     ties: int = 0
+    slid: int = 0
+    """Turns of which a token was drawn when attention layers had dropped positions."""
     events: Counter[str] = attrs.field(factory=Counter[str])
     wrong_seeds: list[int] = attrs.field(factory=list[int])
 
@@ -51,11 +54,19 @@ async def judge_fake_worlds(seeds: Iterable[int]) -> Tally:
         if seed % _LIVES_IN == 1:
             made: list[FakeDevice] = []
             finished += await _run_lives(tally, plan, partial(_new_fake, made))
-        solo = EngineConfig(num_slots=1, num_pages=400, page_size=plan.page_size, max_num_seqs=1)
-        async with Engine.open(solo, device=FakeDevice(eos_token_ids=())) as cold:
-            for turn in finished:
-                expected = await cold_run(cold, turn.context, len(turn.tokens))
-                _count(tally, seed, len(turn.tokens), int(turn.tokens != expected), 0)
+        for slides in (False, True):
+            turns = [turn for turn in finished if turn.slides == slides]
+            solo = EngineConfig(
+                num_slots=2,
+                num_pages=plan.num_pages if slides else 400,
+                page_size=plan.page_size,
+                max_num_seqs=1,
+            )
+            async with Engine.open(solo, device=FakeDevice(eos_token_ids=())) as cold:
+                for turn in turns:
+                    expected = await cold_run(cold, turn.context, len(turn.tokens), slides=slides)
+                    _count(tally, seed, len(turn.tokens), int(turn.tokens != expected), 0)
+        tally.slid += sum(_has_slid(plan, turn) for turn in finished)
         if device.poison_reads:
             tally.wrong_seeds.append(seed)
     return tally
@@ -83,8 +94,9 @@ async def judge_torch_worlds(
             if seed % _LIVES_IN == 1:
                 finished += await _run_lives(tally, plan, partial(model.device, dtype))
             for turn in finished:
-                verdict = model.judge(turn)
+                verdict = model.judge(turn, _window(plan) if turn.slides else None)
                 _count(tally, seed, verdict.tokens, verdict.differing, verdict.ties)
+            tally.slid += sum(_has_slid(plan, turn) for turn in finished)
             progress(seed)
     finally:
         torch.set_num_threads(threads)
@@ -98,6 +110,15 @@ async def _run(tally: Tally, plan: Plan, device: Device) -> list[Finished]:
     tally.turns += len(world.finished)
     tally.events.update(world.events)
     return [turn for turn in world.finished if turn.tokens]
+
+
+def _window(plan: Plan) -> Window:
+    return Window.of_pool(plan.num_pages, plan.page_size)
+
+
+def _has_slid(plan: Plan, turn: Finished) -> bool:
+    computed = len(turn.context) + len(turn.tokens) - 1
+    return turn.slides and _window(plan).first_seen(computed)[-1] > 0
 
 
 def _new_fake(made: list[FakeDevice]) -> FakeDevice:

@@ -12,6 +12,7 @@ async def test_fake_worlds_equal_cold_runs() -> None:
 
     assert tally.wrong_seeds == []
     assert tally.turns > 500
+    assert tally.slid > 100
     events = ("preemptions", "forced_parks", "turn interrupt", "late interrupt", "fork")
     lives = ("kill", "restart", "moved", "cache_hits")
     for event in (*events, *lives, "rewind", "mark", "restore"):
@@ -32,3 +33,4 @@ async def test_two_hundred_torch_schedules_in_float64() -> None:
     for event in ("kill", "restart", "moved", "cache_hits", "forced_parks", "rewind", "restore"):
         assert tally.events[event] > 0, event
     assert tally.tokens > 20_000
+    assert tally.slid > 100

@@ -10,6 +10,7 @@ from adapters.models.hybrid import HybridConfig
 from adapters.models.reference import reference_logits
 from adapters.models.weights import random_weights
 from adapters.torch_device import TorchDevice
+from tests.oracle.masked import Window, masked_logits
 from tests.oracle.world import Finished
 
 __all__ = ["TIE", "TinyModel", "Verdict"]
@@ -58,12 +59,19 @@ class TinyModel:
             self.config.to_dict(), self.weights, dtype=dtype, num_threads=1, poison=True
         )
 
-    def judge(self, turn: Finished) -> Verdict:
-        """Check every generated token against the oracle's logits over the same history."""
+    def judge(self, turn: Finished, window: Window | None = None) -> Verdict:
+        """Check every generated token against the oracle's logits over the same history.
+
+        Args:
+            window: of the engine, for a turn of a session that slides.
+        """
         if not turn.tokens:
             return Verdict(0, 0, 0)
         sequence = torch.tensor([[*turn.context, *turn.tokens]])
-        logits = reference_logits(self.config, self.weights, sequence)[0]
+        if window is None:
+            logits = reference_logits(self.config, self.weights, sequence)[0]
+        else:
+            logits = masked_logits(self.config, self.weights, sequence, window)[0]
         start = len(turn.context) - 1
         differing = ties = 0
         for offset, token in enumerate(turn.tokens):

@@ -20,12 +20,17 @@ from kernel import (
     TurnNotFound,
     ValidationError,
 )
+from kernel.config import OnLimit
 from kernel.step import ModelSpec
 from tests.oracle.history import History
 
 __all__ = ["Finished", "Plan", "World", "cold_run", "run_world"]
 
 _STATE_POSITIONS = 48
+_SLIDING = 0.4
+_LONGEST_PROMPT = 32
+_LONGEST_TURN = _LONGEST_PROMPT + 25
+"""Positions that one turn of a session adds at most."""
 
 
 @attrs.frozen(kw_only=True)
@@ -47,6 +52,8 @@ class Plan:
     """Positions between states of the prefix cache; 0: there is none."""
     host_states: int = 0
     """States of some 48 positions that host memory has room for."""
+    slides: bool = False
+    """Some of its sessions slide; the pool is so small that they do."""
 
     @classmethod
     def draw(
@@ -74,7 +81,7 @@ class Plan:
                 host_states=host_states,
                 cache_block=cache_block,
             )
-        return cls(
+        plan = cls(
             seed=seed,
             num_slots=rng.choice([1, 2, 3, 6, 20, 20]) if uses_slots else 0,
             num_pages=rng.choice([40, 48, 64, 200]) if uses_pages else 0,
@@ -88,6 +95,23 @@ class Plan:
             host_states=host_states,
             cache_block=cache_block,
         )
+        return plan.sliding(below) if uses_pages and below.random() < _SLIDING else plan
+
+    def sliding(self, rng: random.Random) -> "Plan":
+        """The same, longer, on a pool so small that sessions slide in it; it takes two slots."""
+        return attrs.evolve(
+            self,
+            slides=True,
+            num_pages=rng.choice([12, 16, 24]),
+            page_size=4,
+            num_slots=self.num_slots and max(2, self.num_slots),
+            turns=self.turns + 3,
+        )
+
+    @property
+    def longest_one_shot(self) -> int:
+        """Tokens that a one-shot request generates at most, so that it fits into the pool."""
+        return min(60, self.num_pages * self.page_size - _LONGEST_PROMPT) if self.slides else 60
 
     def config(self, model: ModelSpec) -> EngineConfig:
         """The engine's, for a model of such states."""
@@ -113,6 +137,8 @@ class Finished:
     context: tuple[int, ...]
     tokens: tuple[int, ...]
     reason: str | None
+    slides: bool = False
+    """Its session drops its oldest positions."""
 
 
 @attrs.define
@@ -127,10 +153,18 @@ class World:
         self.events[event] = self.events.get(event, 0) + 1
 
 
-async def cold_run(engine: Engine, context: tuple[int, ...], length: int) -> tuple[int, ...]:
+async def cold_run(
+    engine: Engine, context: tuple[int, ...], length: int, *, slides: bool = False
+) -> tuple[int, ...]:
     """The tokens of a cold, solo, greedy run."""
     params = SamplingParams(temperature=0, max_tokens=length, ignore_eos=True)
-    return (await engine.complete(list(context), params)).token_ids
+    if not slides:
+        return (await engine.complete(list(context), params)).token_ids
+    async with (
+        engine.session(on_limit="slide") as session,
+        session.turn(list(context), params) as turn,
+    ):
+        return (await turn.wait()).token_ids
 
 
 async def run_world(plan: Plan, device: Device) -> World:
@@ -187,7 +221,7 @@ async def _live_one_shot(world: World, engine: Engine, number: int) -> None:
     rng = random.Random(f"{world.plan.seed} one-shot {number}")
     for _ in range(world.plan.turns):
         await _dawdle(rng)
-        prompt, params = _prompt(rng, world.plan), _params(rng, 60)
+        prompt, params = _prompt(rng, world.plan), _params(rng, world.plan.longest_one_shot)
         leave_after = (
             rng.choice([None, None, None, None, 0, 1, 3]) if world.plan.has_faults else None
         )
@@ -207,9 +241,14 @@ async def _live_one_shot(world: World, engine: Engine, number: int) -> None:
 async def _live_session(world: World, engine: Engine, number: int) -> None:
     rng = random.Random(f"{world.plan.seed} session {number}")
     history = History()
-    async with engine.session() as session:
+    slides = world.plan.slides and random.Random(f"slide {world.plan.seed} {number}").random() < 0.8
+    on_limit: OnLimit = "slide" if slides else "refuse"
+    history.slides = slides
+    async with engine.session(on_limit=on_limit) as session:
         for _ in range(world.plan.turns):
             await _dawdle(rng)
+            if _is_full(world.plan, history):
+                break
             what = (
                 rng.choice(["turn"] * 9 + ["append", "late", "fork", "rewind", "mark", "restore"])
                 if world.plan.has_faults
@@ -234,6 +273,12 @@ async def _live_session(world: World, engine: Engine, number: int) -> None:
         if rng.random() < 0.3:
             world.count("closed explicitly")
             await session.close()
+
+
+def _is_full(plan: Plan, history: History) -> bool:
+    """Whether the longest turn might be refused for want of room."""
+    room = plan.num_pages * plan.page_size
+    return plan.slides and not history.slides and len(history.log) + _LONGEST_TURN > room
 
 
 def _compare(info: SessionInfo, history: History) -> None:
@@ -316,7 +361,9 @@ async def _one_turn(
         result = turn.result
         world.count(f"turn {result.finish_reason}")
         context = (*history.log, *prompt)
-        world.finished.append(Finished(context, result.token_ids, result.finish_reason))
+        world.finished.append(
+            Finished(context, result.token_ids, result.finish_reason, history.slides)
+        )
         # An interrupt that came after the end has cut the log, and not the result.
         history.add_turn(prompt, result.token_ids[:kept])
         return

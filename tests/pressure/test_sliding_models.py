@@ -1,6 +1,5 @@
 """Sessions without an end on real models, in float64, held to a forward pass with a mask."""
 
-import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
@@ -11,10 +10,8 @@ import torch
 from torch import Tensor
 
 from adapters.fake_device.tokenizer import FakeTokenizer
-from adapters.models import reference
 from adapters.models.config_reader import ConfigReader
 from adapters.models.families import jamba
-from adapters.models.hybrid import HybridConfig
 from adapters.models.loader import TensorLoader
 from adapters.models.precision import Precision
 from adapters.models.store import MemoryStore
@@ -22,6 +19,7 @@ from adapters.torch_device import TorchDevice
 from kernel import Engine, EngineConfig, SamplingParams, Session
 from kernel.sliding import SlidingWindow
 from kernel.step import OpenedDevice
+from tests.oracle.masked import Window, masked_logits
 from tests.torch_device.support import CONFIGS, weights_of
 
 pytestmark = [
@@ -166,28 +164,8 @@ async def test_computed_again_from_its_log_it_says_the_same(model: str) -> None:
     assert await cold(model, log[:-6], 6) == log[-6:]
 
 
-def masked_attention(config: HybridConfig, own: reference.Weights, x: Tensor) -> Tensor:
-    """As the reference's, where each position sees the positions that are kept then."""
-    batch, length, _ = x.shape
-    width, each = config.attn_head_dim, config.num_heads // config.num_kv_heads
-    positions = torch.arange(length)
-
-    def heads(name: str) -> Tensor:
-        projected = x @ own[f"mixer.{name}.weight"].T
-        return projected.view(batch, length, -1, width).transpose(1, 2)
-
-    query = reference.rotate(heads("q_proj"), positions, config.rope_theta)
-    key = reference.rotate(heads("k_proj"), positions, config.rope_theta)
-    first = torch.tensor([4 * WINDOW.first_page(position) for position in range(length)])
-    seen = (positions <= positions[:, None]) & (positions >= first[:, None])
-    scores = query @ key.repeat_interleave(each, dim=1).mT / math.sqrt(width)
-    shares = scores.masked_fill(~seen, float("-inf")).softmax(-1)
-    mixed = (shares @ heads("v_proj").repeat_interleave(each, dim=1)).transpose(1, 2)
-    return mixed.reshape(batch, length, -1) @ own["mixer.o_proj.weight"].T
-
-
 @pytest.mark.parametrize("model", ["hybrid", "attention-only"])
-async def test_it_is_attention_with_a_mask(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_is_attention_with_a_mask(model: str) -> None:
     """One forward pass over the log, in the simplest form: each token is the likeliest."""
     log: list[int] = []
     drawn: list[int] = []
@@ -199,6 +177,6 @@ async def test_it_is_attention_with_a_mask(model: str, monkeypatch: pytest.Monke
             start = len(log) + length
             await take_turn(session, log, words(length, number), count)
             drawn += range(start, start + count)
-    monkeypatch.setattr(reference, "attention_mixer", masked_attention)
-    logits = reference.reference_logits(CONFIGS[model], weights_of(model), torch.tensor([log]))
+    window = Window(WINDOW.length, WINDOW.hop)
+    logits = masked_logits(CONFIGS[model], weights_of(model), torch.tensor([log]), window)
     assert [int(logits[0, at - 1].argmax()) for at in drawn] == [log[at] for at in drawn]
