@@ -5,19 +5,31 @@ from typing import get_args
 import attrs
 import pytest
 
+from kernel.config import EngineConfig
 from kernel.flight import Flight
 from kernel.ids import STORE, SessionId
-from kernel.messages import Down, ForgetIdle, PoolMessage, SchedulerMessage, SessionMessage
+from kernel.messages import (
+    Down,
+    ForgetIdle,
+    PoolMessage,
+    SchedulerMessage,
+    SessionMessage,
+    StoreMessage,
+)
+from kernel.prefixes.cache_use import CacheUse
 from kernel.scheduling.parking import TransferFlight
 from kernel.sessions.active_turn import ActiveTurn
+from kernel.sessions.archive import Change
 from kernel.sessions.state import LastTurn
+from kernel.sessions.store_business import Change as StoreChange
+from kernel.sessions.store_business import Removal, Snapshot
 from kernel.testing.explorer import Event, replay
 from kernel.testing.explorer.canonical import canonical, digest
 from kernel.testing.explorer.choices import progress
 from kernel.testing.explorer.forms import FIELDS_WITH_A_FORM, Names, field, message_form
 from kernel.testing.explorer.large_worlds import LARGE
 from kernel.testing.explorer.stage import Stage
-from kernel.testing.explorer.world import World
+from kernel.testing.explorer.world import Conversation, Turn, World
 from kernel.testing.explorer.worlds import CI
 from kernel.turn import OpenTurn
 from ownership.claims import ClaimRecord
@@ -89,6 +101,15 @@ def test_budgets_that_were_spent_are_part_of_a_state() -> None:
     assert canonical(stage) != before
 
 
+KEPT_AND_CACHED = EngineConfig(
+    max_num_seqs=2,
+    num_slots=6,
+    page_size=1,
+    max_num_batched_tokens=2,
+    session_store="in memory",
+    enable_prefix_caching=True,
+)
+
 EVERY_WORLD: dict[str, World] = {world.name: world for world in (*CI, *LARGE)}
 
 KNOWN: dict[type, set[str]] = {
@@ -101,8 +122,7 @@ KNOWN: dict[type, set[str]] = {
         *("session", "history", "kind", "max_tokens", "min_tokens", "stop_ids", "temperature"),
         *("top_k", "top_p", "key", "priority", "tenant", "deadline_s", "rules"),
         *("prompt_logprobs", "window"),
-        # none: the explorer's worlds have no prefix cache
-        "cache",
+        "cache",  # by a form of its own
         # told to callers, or counted
         *("output", "absorbed_before", "has_computed"),
     },
@@ -115,8 +135,24 @@ KNOWN: dict[type, set[str]] = {
         *("generation", "fate", "trail"),
     },
     ActiveTurn: {
-        *("request", "scheduler_incarnation", "is_interrupted", "keep", "interrupts"),
-        "decided",  # none between two handlers: there is no store that it waits for
+        *("request", "scheduler_incarnation", "is_interrupted", "keep", "interrupts", "decided"),
+    },
+    CacheUse: {
+        *("salt", "named", "keeps_end", "cuts", "shares"),
+        "_key",  # follows from the turn's tokens
+    },
+    Change: {
+        *("number", "incarnation", "length", "keep", "lose"),
+        "asker",  # the caller of an interrupt, whose reply is in the caller's form
+    },
+    StoreChange: {"asker", "number"},
+    Snapshot: {
+        *("asker", "position"),
+        "nbytes",  # follows from the position
+    },
+    Removal: {
+        "session_id",
+        "reply",  # the caller's, and in its form
     },
     LastTurn: {"id", "log_before", "input_len", "kept", "output"},
     # With the images of its turns, ``advances`` follows from what they absorb.
@@ -140,8 +176,38 @@ ATTRIBUTES: dict[str, set[str]] = {
         *("is_one_shot", "is_closed", "is_close_posted"),
         *("_here", "_home", "_deadlines", "_ends", "_starts"),
         *("identity", "seat"),  # how it was opened; who looks at it
-        *("archive", "removed", "_rest"),  # none: the explorer's worlds have no store
-        *("_changes", "_tiers"),  # nothing of their own without one
+        *("archive", "removed", "_rest", "_tiers"),
+        "_changes",  # nothing of its own
+    },
+    "archive": {
+        *("change", "deferred", "snapshots", "is_opened", "_kept_len", "_has_kept_facts"),
+        *("_kept_salt", "_is_in_doubt", "_numbers"),
+        "_doing",  # none between two handlers
+        *("_session_id", "_holder", "_system", "_kept", "_facts"),
+    },
+    "snapshots": {
+        *("position", "_bytes", "_offered", "_fetches"),
+        *("_session_id", "_holder", "_system", "_probe"),
+    },
+    "rest": {"_is_leaving", "_is_held_up", "_session", "_residents", "_archive", "_tiers"},
+    "store": {
+        *("name", "system", "mail_bound", "incarnation", "mailbox", "_worker", "_rules"),
+        *("_new_job", "_asks", "_on_record", "_here"),
+        *("_open", "_num_asks", "_deadlines", "_timer", "_bytes_out", "_bytes_in"),
+        *("_images", "_fetches"),
+    },
+    "stored": {
+        *("worker", "residents", "_asks", "_waking", "_outdated", "_wanted", "_dormant_seats"),
+        *("_dispatcher", "_make", "_rules", "_jobs"),
+        *("_births", "life"),  # names only
+    },
+    "residents": {
+        *("_resting", "_asked", "_count"),
+        *("_max_resident", "_ask"),
+    },
+    "cache": {
+        *("states", "books", "tree", "_nodes", "_ghosts", "_is_closed"),
+        *("_port", "_view", "_counters", "_least"),
     },
     "ends": {
         *("active", "last_used_at", "records", "state", "_tiers", "_archive", "_home"),
@@ -157,10 +223,9 @@ ATTRIBUTES: dict[str, set[str]] = {
         *("_port", "_view", "log", "states", "inherited", "_changes", "absorbed", "last"),
         "conversation",  # none: the explorer's callers give token ids
         "turn_starts",  # as many as there were turns; the explorer's callers never go back
-        "logged",  # follows from the log and where turns began
-        *("slides", "cache_salt"),  # as it was opened
+        *("logged", "cache_salt", "held", "image"),
+        "slides",  # as it was opened
         "cache_miss",  # told to callers
-        *("held", "image"),  # none between two handlers: there is no store, nothing is imported
     },
     "kept states": {
         *("current", "before", "kept"),
@@ -168,13 +233,8 @@ ATTRIBUTES: dict[str, set[str]] = {
         *("_costs", "_holder", "_port", "_view"),
     },
     "tiers": {
-        *("_holder", "_system", "_state", "_archive"),
-        *(
-            "_reads",
-            "_tickets",
-            "_fetched",
-            "_exports",
-        ),  # empty: a session without a store reads nothing
+        *("_holder", "_system", "_state", "_archive", "_reads", "_fetched"),
+        *("_tickets", "_exports"),  # none: the explorer's callers export nothing
     },
     "admission": {
         *("_system", "_work", "_view", "_limits", "_policy", "_prefixes", "room"),
@@ -187,7 +247,7 @@ ATTRIBUTES: dict[str, set[str]] = {
     },
     "workload": {
         *("claims", "roster", "grows", "port", "door", "counters", "_system", "parking"),
-        "prefixes",  # none
+        "prefixes",  # its cache, and rules that don't change
     },
     "parking": {
         *("copies", "parked", "flights", "asked", "_errands", "_next", "_system", "_port"),
@@ -213,13 +273,22 @@ ATTRIBUTES: dict[str, set[str]] = {
 @pytest.mark.parametrize("part", ATTRIBUTES)
 def test_the_form_knows_every_attribute(part: str) -> None:
     """The same, of the classes that are no values."""
-    stage = Stage(TWO_TURNS)
+    stage = Stage(attrs.evolve(TWO_TURNS, config=KEPT_AND_CACHED))
     core = stage.core
-    scheduler = core.scheduler
-    assert scheduler is not None
+    scheduler, stored = core.scheduler, core.stored
     actor = core.sessions[SessionId("a")]
+    assert scheduler is not None
+    assert stored is not None
+    assert actor.archive is not None
     parts: dict[str, object] = {
         "session": actor,
+        "archive": actor.archive,
+        "snapshots": actor.archive.snapshots,
+        "rest": field(actor, "_rest"),
+        "store": core.dispatcher.actor(STORE),
+        "stored": stored,
+        "residents": stored.residents,
+        "cache": scheduler.cache,
         "state": actor.state,
         "kept states": actor.state.states,
         "tiers": field(actor, "_tiers"),
@@ -247,23 +316,52 @@ def _attributes_of(thing: object) -> set[str]:
 
 @pytest.mark.parametrize("world", EVERY_WORLD.values(), ids=list(EVERY_WORLD))
 def test_what_is_left_out_as_absent_is_absent_in_every_world(world: World) -> None:
-    """No store, no cache, nobody who slides: what these keep has no form."""
-    config = world.config
-    stage = Stage(world)
-    core = stage.core
+    """Nobody slides: what that keeps has no form. And a tie of names would tell sessions apart."""
+    assert world.config.on_limit == "refuse"
+    assert world.config.session_store is None or not world.same
 
-    assert (config.session_store, config.enable_prefix_caching) == (None, False)
-    assert config.on_limit == "refuse"
-    assert core.dispatcher.actor(STORE) is None
-    assert all(actor.archive is None for actor in core.sessions.values())
-    assert core.scheduler is not None
-    assert core.scheduler.cache is None
-    stage.close()
+
+def test_what_a_store_was_asked_for_makes_a_difference() -> None:
+    """A job that is under way is a future: it may be done, or not."""
+    world = attrs.evolve(TWO_TURNS, config=KEPT_AND_CACHED)
+    stage = Stage(world)
+    while (event := progress(stage)[0]).kind != "store":
+        stage.perform(event)
+    before = canonical(stage)
+    assert stage.store is not None
+
+    held = stage.store.jobs.pop()
+
+    assert canonical(stage) != before
+    stage.store.jobs.append(held)
+    assert canonical(stage) == before
+
+
+def test_who_was_used_last_makes_a_difference() -> None:
+    """Of two cached states the one used longest ago goes first."""
+    asks = tuple(
+        Conversation(name, (Turn((first, 2, 3)),), is_one_shot=True)
+        for name, first in (("o", 1), ("p", 4))
+    )
+    stage = Stage(attrs.evolve(TWO_TURNS, conversations=asks, config=KEPT_AND_CACHED))
+    while events := progress(stage):
+        stage.perform(events[0])
+    assert stage.core.scheduler is not None
+    cache = stage.core.scheduler.cache
+    assert cache is not None
+    assert len(cache.states) > 1
+    before = canonical(stage)
+
+    oldest = next(iter(cache.states))
+    cache.states[oldest] = cache.states.pop(oldest)
+
+    assert canonical(stage) != before
 
 
 def test_every_field_of_a_message_has_a_form() -> None:
     """One that has none would stop the exploration, in the middle of a long run."""
-    kinds = {*get_args(SessionMessage), *get_args(SchedulerMessage), *get_args(PoolMessage)}
+    unions = (SessionMessage, SchedulerMessage, PoolMessage, StoreMessage)
+    kinds = {kind for union in unions for kind in get_args(union)}
     fields = {one.name for kind in kinds - {Down, ForgetIdle} for one in attrs.fields(kind)}
 
     assert fields <= FIELDS_WITH_A_FORM

@@ -4,8 +4,10 @@ They hold requests and replies and never a handle, like the real ones.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import cache
 from operator import attrgetter
+from typing import Any
 
 import attrs
 
@@ -18,13 +20,14 @@ from kernel.messages import CancelTurn, CloseSession, InterruptTurn, SessionMess
 from kernel.params import SamplingParams
 from kernel.requests.output_buffer import TurnOutput
 from kernel.sessions.session import SessionActor
+from kernel.testing.explorer.knowledge import kept_of, possible_logs
 from kernel.testing.explorer.world import Conversation, Interrupt, Turn
 from kernel.turn import TurnRequest
 from ownership import CustodianId
 
 __all__ = ["Asked", "Caller"]
 
-_outcome: Callable[[Reply[int]], tuple[int] | BaseException | None] = attrgetter("_outcome")
+_outcome: Callable[[Reply[Any]], tuple[Any] | BaseException | None] = attrgetter("_outcome")
 _CALLER = CustodianId("caller")
 
 
@@ -48,11 +51,7 @@ class Asked:
 
         ``None``: the turn has left nothing there, not even its input.
         """
-        end = self.request.output.end
-        if end is None or end.error is not None:
-            return None
-        cut = [kept for kept in map(_answer, self.interrupts) if kept is not None]
-        return min([end.kept, *cut])
+        return kept_of(self)
 
 
 @attrs.define(eq=False)
@@ -66,7 +65,16 @@ class Caller:
     is_over: bool = False
     """Its session is gone, or could not be opened: there is nothing more to ask."""
     before: tuple[int, ...] = ()
-    """What the log of its session began with, when it was forked."""
+    """What the log of its session began with, when it was forked or woken."""
+    since: int = 0
+    """The first of its turns after that."""
+    waking: Reply[SessionActor] | None = None
+    removal: Reply[None] | None = None
+    """Answered when its session, which it has closed, is off the disk."""
+    is_closing: bool = False
+    wrong: list[str] = attrs.field(factory=list[str])
+    """What a session that came back has and can't have."""
+    _wanted: AbstractContextManager[None] | None = None
 
     @property
     def has_more(self) -> bool:
@@ -87,8 +95,55 @@ class Caller:
         else:
             self.before = tuple(self.actor.state.log)
 
+    @property
+    def is_asleep(self) -> bool:
+        """Whether its session has no actor, and the store has it."""
+        actor, core = self.actor, self.core
+        is_gone = actor is not None and (actor.seat.actor is None or actor.is_closed)
+        is_here = SessionId(self.plan.name) in core.sessions
+        return is_gone and not self.is_closing and (is_here or core.holds(self._name))
+
+    @property
+    def _name(self) -> SessionId:
+        return SessionId(self.plan.name)
+
+    def wake(self) -> None:
+        """Ask for the session, or look at what was answered, as a caller's block does."""
+        core, waking = self.core, self.waking
+        if waking is not None:
+            self._stop_waking()
+            if isinstance(_outcome(waking), BaseException):
+                self.is_over = True
+                return
+        actor = core.sessions.get(self._name)
+        if actor is not None:
+            self._adopt(actor)
+        elif core.stored is None or core.door.closed_by is not None:
+            self.is_over = True
+        else:
+            self._wanted = core.stored.wanted(self._name)
+            self._wanted.__enter__()
+            self.waking = core.stored.wake(self._name)
+
+    def _stop_waking(self) -> None:
+        wanted, self._wanted, self.waking = self._wanted, None, None
+        if wanted is not None:
+            wanted.__exit__(None, None, None)
+
+    def _adopt(self, actor: SessionActor) -> None:
+        """Go on with a session that was woken: it says what its caller was told."""
+        has_died = self.actor is not None and self.actor.seat.actor is self.actor
+        log, possible = tuple(actor.state.log), possible_logs(self, has_died=has_died)
+        if log not in possible:
+            self.wrong.append(f"{actor.name} came back as {log}, its caller knows {possible[0]}")
+        self.before, self.since, self.actor = log, len(self.asked), actor
+
     def may_start(self) -> bool:
         """Whether the next turn may be asked for now."""
+        if self.waking is not None:
+            return self.waking.is_settled
+        if self.is_asleep:
+            return self.has_more and not any(asked.is_open for asked in self.asked)
         if not self.has_more or (self.actor is not None and self.actor.is_closed):
             return False
         if not self.asked or not self.asked[-1].is_open:
@@ -134,13 +189,22 @@ class Caller:
 
     def may_close(self) -> bool:
         actor = self.actor
+        if self.is_asleep:
+            is_here = self._name in self.core.sessions
+            return not is_here and self.core.door.closed_by is None
         return actor is not None and not actor.is_closed and not actor.is_close_posted
 
     def close(self) -> None:
         """Close the session, as leaving its block does."""
-        actor = self.actor
-        if actor is not None:
+        actor, stored = self.actor, self.core.stored
+        is_asleep, self.is_closing = self.is_asleep, True
+        if is_asleep and stored is not None:
+            self.removal = stored.forget(self._name)
+            self._stop_waking()
+        elif actor is not None:
             actor.is_close_posted = True
+            if actor.archive is not None:
+                actor.removed = self.removal = Reply()
             actor.mailbox.post(CloseSession(), _CALLER)
 
     def unanswered(self) -> Iterator[str]:
@@ -156,6 +220,10 @@ class Caller:
             for reply in asked.interrupts:
                 if not reply.is_settled:
                     yield f"an interrupt of {request.id} has no answer"
+        if self.waking is not None and not self.waking.is_settled:
+            yield f"{self.plan.name} was to be woken"
+        if self.removal is not None and not self.removal.is_settled:
+            yield f"{self.plan.name} was to be removed"
 
 
 def _request(name: str, turn: Turn, core: Core) -> TurnRequest:
@@ -170,6 +238,7 @@ def _request(name: str, turn: Turn, core: Core) -> TurnRequest:
         priority=turn.priority,
         timeout_s=turn.timeout_s,
         queue_timeout_s=turn.queue_timeout_s,
+        cache_salt=turn.salt,
     )
 
 
@@ -185,9 +254,3 @@ def _address(actor: SessionActor) -> Address[SessionMessage]:
 
 def _nothing() -> None:
     """There is no desk that would forget the request."""
-
-
-def _answer(reply: Reply[int]) -> int | None:
-    """What a reply was answered with; ``None`` for an error, or none yet."""
-    outcome = _outcome(reply)
-    return outcome[0] if isinstance(outcome, tuple) else None

@@ -13,15 +13,17 @@ from typing import Any
 
 from kernel.actors.actor import AnyActor
 from kernel.devices.gpu_pool import GpuPool
-from kernel.ids import GPU_POOL, SCHEDULER
+from kernel.ids import GPU_POOL, SCHEDULER, SessionId
 from kernel.messages import Rested, Tick
 from kernel.policies import FirstCome
 from kernel.scheduling.scheduler import Scheduler
 from kernel.sessions.session import SessionActor
+from kernel.testing.explorer.cache_form import cache_form, use_form
 from kernel.testing.explorer.callers import Caller
 from kernel.testing.explorer.forms import Names, field, message_form, turn_form
 from kernel.testing.explorer.parking_form import parking_form
 from kernel.testing.explorer.stage import Stage
+from kernel.testing.explorer.store_form import session_store_form, store_form
 from kernel.testing.explorer.timers import message_of
 from ownership import Lease
 
@@ -56,6 +58,7 @@ def canonical(stage: Stage) -> tuple[Any, ...]:
         pool,
         _quarantine_form(names),
         _timers_form(names, stage),
+        store_form(names, stage.store),
         names.rest_of_ledger(),
         stage.moves_made,
         stage.faults_made,
@@ -102,7 +105,24 @@ def _caller_form(names: Names, caller: Caller) -> tuple[Any, ...]:
     actor = caller.actor
     if actor is None:
         return (caller.is_over, asked)
-    return (caller.is_over, asked, _session_form(names, actor))
+    if names.core.stored is None:
+        return (caller.is_over, asked, _session_form(names, actor))
+    return (caller.is_over, asked, _session_form(names, actor), _knowledge_form(names, caller))
+
+
+def _knowledge_form(names: Names, caller: Caller) -> tuple[Any, ...]:
+    """Where there is a store: what its caller waits for, and what a session that wakes may say."""
+    woken, waking = names.core.sessions.get(SessionId(caller.plan.name)), caller.waking
+    actor = caller.actor
+    return (
+        None if woken is None or woken is actor else _session_form(names, woken),
+        actor is not None and (actor.is_closed, actor.seat.actor is None),
+        None if waking is None else type(field(waking, "_outcome")).__name__,
+        None if caller.removal is None else names.reply(caller.removal),
+        caller.is_closing,
+        (caller.before, caller.since),
+        tuple(tuple(one.request.output.tokens) for one in caller.asked),
+    )
 
 
 def _end_form(end: Any) -> object:
@@ -142,7 +162,10 @@ def _session_form(names: Names, actor: SessionActor) -> tuple[Any, ...]:
             active.keep,
             len(active.interrupts),
             names.core.dispatcher.incarnation_of(SCHEDULER) - active.scheduler_incarnation,
+            _end_form(active.decided),
         ),
+        state.cache_salt,
+        session_store_form(names, actor),
         actor.turns,
         actor.is_closed,
         actor.is_close_posted,
@@ -187,6 +210,8 @@ def _scheduler_form(names: Names) -> tuple[Any, ...]:
         field(scheduler, "_tick_posted"),
         tuple(sorted(map(repr, map(names.base, field(scheduler, "_admission").room.asked)))),
         parking_form(names, scheduler.parking),
+        cache_form(names, scheduler),
+        tuple(use_form(names, turn.cache) for turn in sorted(roster, key=lambda turn: turn.rank)),
         tuple(message_form(names, scheduler, message) for message in mail),
     )
 

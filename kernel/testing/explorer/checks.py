@@ -4,21 +4,25 @@ The kernel's own accounts are in :mod:`kernel.testing.invariants`. Here they are
 what the device's memory holds, with the sequential reference, and with the state before.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product
 
 import attrs
 
 from kernel.messages import CancelTurn
 from kernel.sessions.session import SessionActor
-from kernel.testing.explorer.callers import Asked, Caller
+from kernel.testing.explorer.cache_checks import cache_is_sound
+from kernel.testing.explorer.callers import Caller
+from kernel.testing.explorer.contents import state_holds
 from kernel.testing.explorer.events import Event
 from kernel.testing.explorer.forms import field
+from kernel.testing.explorer.knowledge import possible_logs
 from kernel.testing.explorer.reference import Reference
 from kernel.testing.explorer.stage import Stage
+from kernel.testing.explorer.store_checks import store_at_rest, store_is_sound
 from kernel.testing.invariants import Broken, all_free, always, at_rest
 from kernel.turn import OpenTurn
-from ownership import BaseName, ClaimHandle, Content, CustodianId, NoSlot, Place
+from ownership import BaseName, CustodianId, Place
 
 __all__ = ["Before", "Checker"]
 
@@ -29,6 +33,8 @@ _MOVERS = {
     "InterruptTurn": "a fallback",
     "CloseSession": "a close",
     "ForgetIdle": "a close",
+    "LogStored": "a commit, or a fallback, that was kept",
+    "StateRead": "a give-up, once a snapshot was taken",
 }
 """Messages in whose handling a session's committed position may move."""
 
@@ -50,7 +56,8 @@ class Before:
         if isinstance(head, CancelTurn) and event.kind == "deliver":
             actor = stage.core.dispatcher.actor(CustodianId(event.who))
             active = actor.active if isinstance(actor, SessionActor) else None
-            cancelled = head.turn if active is not None and active.id == head.turn else ""
+            is_its = active is not None and active.id == head.turn and active.decided is None
+            cancelled = head.turn if is_its else ""
         return cls(
             {actor.name: _committed(stage, actor) for actor in stage.core.sessions.values()},
             type(head).__name__,
@@ -106,15 +113,19 @@ class Checker:
         for caller in stage.callers:
             if caller.actor is not None:
                 yield from self._log(caller, caller.actor)
+        yield from cache_is_sound(stage)
+        yield from store_is_sound(stage)
 
     def rest(self, stage: Stage) -> Iterator[Broken]:
         """What holds in a quiescent state."""
         yield from at_rest(stage.core)
+        yield from store_at_rest(stage)
         yield from self._answers(stage)
 
     def end(self, stage: Stage) -> Iterator[Broken]:
         """What holds after the engine was stopped."""
         yield from all_free(stage.core)
+        yield from store_is_sound(stage)
         yield from self._answers(stage)
 
     def _answers(self, stage: Stage) -> Iterator[Broken]:
@@ -125,38 +136,14 @@ class Checker:
     def _contents(self, stage: Stage) -> Iterator[Broken]:
         for actor in stage.core.sessions.values():
             for handle in actor.state.states.kept.values():
-                yield from self._content(stage, handle, actor.state.log, actor.name)
+                yield from state_holds(stage, handle, actor.state.log, actor.name)
         scheduler = stage.core.scheduler
         if scheduler is None:
             return
         for name, claim in (*scheduler.claims.items(), *scheduler.parking.parked.items()):
             turn = scheduler.roster.get(name)
             if turn is not None:
-                yield from self._content(stage, claim, turn.tokens(0, turn.known_len), name)
-
-    def _content(
-        self, stage: Stage, handle: ClaimHandle, tokens: Sequence[int], whose: str
-    ) -> Iterator[Broken]:
-        view = stage.core.ledger.view.describe(handle)
-        if view.content is not Content.VALID:
-            return
-        memory, place = stage.device.memory, view.place
-        pool = field(stage.core.ledger, "_book").pools[place]
-        wanted = tuple(tokens[: view.position])
-        slots, _ = memory.of(place)
-        if not isinstance(view.slot, NoSlot):
-            held = slots.get(pool.local_slot(view.slot))
-            if held != wanted:
-                yield Broken(
-                    "a state holds its own history",
-                    f"{place.value} slot {view.slot} of {whose} holds {held}, not {wanted}",
-                )
-        pages = pool.local_pages(view.pages)
-        first = view.first_page
-        if pages and memory.prefix(pages, view.position, place, first_page=first) != wanted:
-            yield Broken(
-                "a state holds its own history", f"pages {view.pages} of {whose} are not {wanted}"
-            )
+                yield from state_holds(stage, claim, turn.tokens(0, turn.known_len), name)
 
     def _memory_in_use(self, stage: Stage) -> Iterator[Broken]:
         """Nothing that a step may touch is free, or somebody else's."""
@@ -215,18 +202,11 @@ class Checker:
         """A session's log is what its callers were told, in order."""
         if actor.active is not None or actor.is_closed or len(actor.mailbox) or actor.waiting:
             return
-        wanted = list(caller.before)
-        for asked in caller.asked:
-            wanted += _told(asked)
+        if actor.archive is not None and actor.archive.change is not None:
+            return
+        wanted = list(possible_logs(caller, has_died=False)[0])
         if list(actor.state.log) != wanted:
             yield Broken(
                 "a log is what was told",
                 f"{actor.name} has {list(actor.state.log)}, its caller knows {wanted}",
             )
-
-
-def _told(asked: Asked) -> list[int]:
-    kept = asked.kept
-    if kept is None:
-        return []
-    return [*asked.request.tokens, *asked.request.output.tokens[:kept]]

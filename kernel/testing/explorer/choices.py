@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from kernel.ids import GPU_POOL, SCHEDULER
+from kernel.ids import GPU_POOL, SCHEDULER, STORE
 from kernel.messages import StepOverdue
+from kernel.messages.store import StoreOverdue
 from kernel.testing.explorer.events import Event
 from kernel.testing.explorer.forms import field
 from kernel.testing.explorer.stage import Stage
@@ -32,7 +33,13 @@ def progress(stage: Stage) -> list[Event]:
         for number, held in enumerate(stage.device.held)
         if stage.is_wanted(held) and held.is_running
     ]
-    events += [Event("start", one.plan.name) for one in stage.callers if one.may_start()]
+    if stage.store is not None and stage.store.jobs:
+        events.append(Event("store", detail="done"))
+    events += [
+        Event("start", one.plan.name)
+        for one in stage.callers
+        if one.may_start() and (stage.holds_states or not one.plan.needs_cached)
+    ]
     if _has_ended_worker(stage):
         events.append(Event("poll"))
     return events
@@ -56,6 +63,8 @@ def extras(stage: Stage) -> Iterator[Event]:
 def may_fault(stage: Stage) -> bool:
     """Whether the world's budgets allow one more fault."""
     world = stage.world
+    if world.moves_first and stage.moves_made < world.max_moves:
+        return False
     has_left = stage.moves_made + stage.faults_made < world.max_together
     return has_left and stage.faults_made < world.max_faults
 
@@ -76,6 +85,8 @@ def _moves(stage: Stage) -> Iterator[Event]:
                         yield Event("interrupt", request.id, number)
         if "close" in moves and caller.may_close():
             yield Event("close", caller.plan.name)
+    if "reset" in moves and stage.holds_states:
+        yield Event("reset")
     if "shutdown" in moves and stage.core.door.closed_by is None:
         yield Event("shutdown")
     if "alarm" in moves:
@@ -85,7 +96,7 @@ def _moves(stage: Stage) -> Iterator[Event]:
 def _alarms(stage: Stage) -> Iterator[Event]:
     for number, timer in enumerate(stage.timers):
         message = message_of(timer)
-        if message is not None and not isinstance(message, StepOverdue):
+        if message is not None and not isinstance(message, StepOverdue | StoreOverdue):
             yield Event("alarm", type(message).__name__, number)
 
 
@@ -101,10 +112,20 @@ def _faults(stage: Stage) -> Iterator[Event]:
         if "overdue" in faults and stage.deadline_of(held) is not None:
             for detail in _OVERDUE:
                 yield Event("overdue", number=number, detail=detail)
+    yield from _store_faults(stage)
     if "kill" in faults:
         for actor in sorted(stage.core.dispatcher.actors(), key=lambda actor: actor.name):
             if actor.name.partition(":")[0] in stage.world.victims:
                 yield Event("kill", actor.name)
+
+
+def _store_faults(stage: Stage) -> Iterator[Event]:
+    if stage.store is None or not stage.store.jobs:
+        return
+    if "job fails" in stage.world.faults:
+        yield Event("store", detail="failed")
+    if "overdue" in stage.world.faults and stage.store_timer is not None:
+        yield Event("overdue", STORE)
 
 
 def _has_ended_worker(stage: Stage) -> bool:

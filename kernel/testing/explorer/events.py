@@ -20,10 +20,12 @@ EventKind = Literal[
     "kill",
     "overdue",
     "stop",
+    "reset",
+    "store",
 ]
 
 FAULTS: frozenset[str] = frozenset({"crash", "kill", "overdue"})
-MOVES: frozenset[str] = frozenset({"cancel", "interrupt", "close", "shutdown", "alarm"})
+MOVES: frozenset[str] = frozenset({"cancel", "interrupt", "close", "shutdown", "alarm", "reset"})
 
 
 @attrs.frozen
@@ -35,7 +37,7 @@ class Event:
         who: to which actor, conversation or turn.
         number: which of several: the moment of a crash, the place of a step among those that the
             device has, or of an interrupt among the world's.
-        detail: how a step ends or is overdue.
+        detail: how a step, or a job of the store, ends or is overdue.
     """
 
     kind: EventKind
@@ -63,6 +65,10 @@ class Event:
                 return f"{self.who} dies in its handler, at moment {self.number}"
             case "kill":
                 return f"{self.who} is killed between two messages"
+            case "store":
+                return f"the store's next job: {self.detail}"
+            case "overdue" if self.who:
+                return f"the {self.who} is overdue"
             case "overdue":
                 return f"step {self.number} on the device is overdue ({self.detail})"
             case "poll":
@@ -71,5 +77,5 @@ class Event:
                 return f"the caller: {self.kind} {self.who}"
             case "alarm":
                 return f"time passes until the {self.who}"
-            case "shutdown" | "stop":
+            case "shutdown" | "stop" | "reset":
                 return f"the engine: {self.kind}"

@@ -10,7 +10,9 @@ import attrs
 from kernel.engine.core import Core
 from kernel.ids import TurnId
 from kernel.messages import Down, ForgetIdle
+from kernel.session_store import StoreReport
 from kernel.step import StepDone, TransferDone
+from kernel.testing.explorer.job_form import job_form, report_form
 from kernel.turn import OpenTurn
 from ownership import Base, BaseName, Lease
 
@@ -51,6 +53,10 @@ class Names:
     def actor(self, name: str) -> str:
         kind, _, conversation = name.partition(":")
         return f"{kind}:{self._places.get(conversation, conversation)}"
+
+    def place(self, session: str) -> str:
+        """A session by the place of its conversation."""
+        return self._places.get(session, session)
 
     def number(self, kind: str, thing: object) -> int:
         return self._things.setdefault((kind, thing), len(self._things))
@@ -213,12 +219,19 @@ def _rows(_names: Names, rows: Any) -> Any:
     return tuple((tuple(row.tokens), row.sampling is not None) for row in rows)
 
 
-def _report(_names: Names, report: Any) -> Any:
+def _report(names: Names, report: Any) -> Any:
+    if isinstance(report, StoreReport):
+        return report_form(names, report)
     if isinstance(report, StepDone):
         return ("done", report.tokens)
     if isinstance(report, TransferDone):
         return ("copied", tuple(image is not None for image in report.images))
     return ("failed", report.device_lost)
+
+
+def _job(names: Names, job: Any) -> Any:
+    """A job of the store, or the number that its actor knows it by."""
+    return names.number("job", job) if isinstance(job, int) else job_form(names, job)
 
 
 def _plain(_names: Names, value: Any) -> Any:
@@ -253,7 +266,12 @@ _FORMS: dict[str, Callable[[Names, Any], Any]] = {
     "number": _plain,
     "fault": lambda _names, fault: None if fault is None else fault.reason,
     "position": _plain,
-    "found": lambda _names, found: type(found).__name__,
+    "found": report_form,
+    "asker": Names.actor,
+    "session_id": Names.place,
+    "jobs": lambda names, jobs: tuple(job_form(names, job) for job in jobs),
+    "job": _job,
+    "nbytes": _plain,
     "to": _plain,
     "name": _plain,
 }

@@ -109,6 +109,10 @@ class Memory:
             found = cell
         return found
 
+    def image_of(self, image: StateImage) -> Tokens | None:
+        """The history of a state that was read out."""
+        return self.images.get(_key(image))
+
     def _lose(self, row: StepRow) -> None:
         if not isinstance(row.slot, NoSlot):
             self.slots[row.slot] = None

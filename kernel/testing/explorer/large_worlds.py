@@ -2,6 +2,7 @@
 
 import attrs
 
+from kernel.testing.explorer.kept_worlds import KEPT_WORLDS
 from kernel.testing.explorer.world import World
 from kernel.testing.explorer.worlds import (
     A1,
@@ -102,6 +103,7 @@ _NAMED = {world.name: world for world in CI}
 
 LARGE: tuple[World, ...] = (
     *CI,
+    *(attrs.evolve(world, max_states=_BOUND) for world in KEPT_WORLDS),
     *(
         _with_all(f"{name}-and-all", _NAMED[name])
         for name in (

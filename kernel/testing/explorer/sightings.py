@@ -32,6 +32,7 @@ from kernel.sessions.session import SessionActor
 from kernel.step import StepDone, TransferDone
 from kernel.testing.explorer.events import Event
 from kernel.testing.explorer.forms import field
+from kernel.testing.explorer.rare_sightings import Figures, of_cache_event, of_store_message
 from kernel.testing.explorer.stage import Stage
 from kernel.turn import TurnState
 from ownership import Place
@@ -49,6 +50,7 @@ class Sighting:
     head: object
     grows: int
     commits: int
+    figures: Figures
 
 
 def before(stage: Stage, event: Event) -> Sighting:
@@ -62,13 +64,16 @@ def before(stage: Stage, event: Event) -> Sighting:
     scheduler = stage.core.scheduler
     grows = 0 if scheduler is None else len(field(scheduler, "_work").grows)
     parking = 0 if scheduler is None else len(scheduler.roster.parking)
-    counters = stage.core.ledger.view.counters
-    return Sighting(names, stage.core.counters.preemptions, parking, head, grows, counters.commits)
+    commits = stage.core.ledger.view.counters.commits
+    names += tuple(of_cache_event(stage, event, head))
+    preemptions, figures = stage.core.counters.preemptions, Figures.of(stage)
+    return Sighting(names, preemptions, parking, head, grows, commits, figures)
 
 
 def after(stage: Stage, event: Event, seen: Sighting) -> Iterator[str]:
     """What an event has turned out to be."""
     yield from seen.names
+    yield from Figures.of(stage).since(seen.figures)
     core = stage.core
     if core.counters.preemptions > seen.preemptions:
         yield "preempted by growth" if seen.grows else "preempted"
@@ -145,6 +150,7 @@ def _of_message(stage: Stage, event: Event, head: object) -> Iterator[str]:
     actor: Any = next(one for one in stage.core.dispatcher.actors() if one.name == event.who)
     if isinstance(actor, SessionActor):
         yield from _at_session(stage, actor, head)
+        yield from of_store_message(actor, head)
     elif event.who == SCHEDULER:
         yield from _at_scheduler(actor, head)
     elif isinstance(head, LaunchStep):

@@ -12,10 +12,12 @@ from kernel.actors.mailbox import Mailbox
 from kernel.engine.core import Core
 from kernel.environment import Environment
 from kernel.messages import Rested, Tick
+from kernel.messages.store import StoreOverdue
 from kernel.probe import NullProbe
 from kernel.testing.explorer.callers import Asked, Caller
 from kernel.testing.explorer.events import Event
 from kernel.testing.explorer.held_device import Ending, HeldDevice, HeldStep, borrow, give_back
+from kernel.testing.explorer.held_store import HeldStore
 from kernel.testing.explorer.plant import Planted, Planter
 from kernel.testing.explorer.timers import message_of
 from kernel.testing.explorer.world import World
@@ -51,8 +53,11 @@ class Stage:
         self.clock = _Clock()
         self.device = HeldDevice(borrow(world.model))
         self._choice = 0
-        environment = Environment(clock=self.clock, choose=lambda _count: self._choice)
-        self.core = Core(world.config, self.device, environment, NullProbe())
+        environment = Environment(
+            clock=self.clock, choose=lambda _count: self._choice, random=bytes
+        )
+        self.store = None if world.config.session_store is None else HeldStore()
+        self.core = Core(world.config, self.device, environment, NullProbe(), store=self.store)
         self.planter = Planter()
         if "crash" in world.faults:
             self.planter.install(self.core)
@@ -86,6 +91,16 @@ class Stage:
                     return caller, asked
         raise KeyError(turn)
 
+    def salt_of(self, turn: str) -> str:
+        """Under which a turn shares prefixes, as its caller has said."""
+        for caller in self.callers:
+            salt = ""
+            for asked, plan in zip(caller.asked, caller.plan.turns, strict=False):
+                salt = salt if plan.salt is None else plan.salt
+                if asked.request.id == turn:
+                    return salt
+        raise KeyError(turn)
+
     def head(self, name: str) -> object:
         """The message that an actor would handle next."""
         actor = self.core.dispatcher.actor(CustodianId(name))
@@ -101,6 +116,19 @@ class Stage:
         number = held.step.step
         timers = (one for one in self.timers if getattr(message_of(one), "step", None) == number)
         return next(timers, None)
+
+    @property
+    def store_timer(self) -> Timer | None:
+        """The timer of the store's deadline, unless it has fired."""
+        return next((one for one in self.timers if isinstance(message_of(one), StoreOverdue)), None)
+
+    @property
+    def holds_states(self) -> bool:
+        """Whether the prefix cache holds any."""
+        scheduler = self.core.scheduler
+        return (
+            scheduler is not None and scheduler.cache is not None and bool(scheduler.cache.states)
+        )
 
     @property
     def timers(self) -> list[Timer]:
@@ -177,6 +205,12 @@ class Stage:
 
     def start(self, event: Event) -> None:
         caller = self.caller(event.who)
+        if caller.is_asleep or caller.waking is not None:
+            caller.wake()
+            if caller.is_over or caller.is_asleep:
+                if self.narrates:
+                    self.told = f"the caller: wakes {event.who}"
+                return
         if caller.actor is None:
             parent = caller.plan.fork_of
             if parent is not None:
@@ -209,6 +243,16 @@ class Stage:
     def close_session(self, event: Event) -> None:
         self.caller(event.who).close()
 
+    def reset(self, _event: Event) -> None:
+        self.core.clear_cache()
+
+    def store_job(self, event: Event) -> None:
+        if self.store is None:
+            raise KeyError(event)
+        job, report = self.store.end(event.detail == "done")
+        if self.narrates:
+            self.told = f"the store ends {job}: {report}"
+
     def shutdown(self, _event: Event) -> None:
         self.core.close_sessions()
 
@@ -224,6 +268,9 @@ class Stage:
         self.core.dispatcher.kill(CustodianId(event.who), Planted("killed between two messages"))
 
     def overdue(self, event: Event) -> None:
+        if event.who:
+            self._store_overdue()
+            return
         held = self.device.held[event.number]
         timer = self.deadline_of(held)
         if timer is None:
@@ -234,6 +281,14 @@ class Stage:
         if event.detail == "it completes just after":
             self.device.end(held, "done")
         self.deaths += event.detail != "it completes just before"
+        self.reclaims = True
+
+    def _store_overdue(self) -> None:
+        timer = self.store_timer
+        if timer is None:
+            raise KeyError("nothing is overdue")
+        self._pass_time_until(timer)
+        self.deaths += 1
         self.reclaims = True
 
     def stop(self, _event: Event) -> None:
@@ -268,4 +323,6 @@ _ACTS: dict[str, Callable[[Stage, Event], None]] = {
     "kill": Stage.kill,
     "overdue": Stage.overdue,
     "stop": Stage.stop,
+    "reset": Stage.reset,
+    "store": Stage.store_job,
 }

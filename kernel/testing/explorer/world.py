@@ -12,18 +12,22 @@ from kernel.config import EngineConfig
 
 __all__ = ["EVERYTHING", "Conversation", "Fault", "Interrupt", "MoveKind", "Turn", "World"]
 
-Fault = Literal["crash", "kill", "step fails", "device lost", "overdue"]
+Fault = Literal["crash", "kill", "step fails", "device lost", "overdue", "job fails"]
 """What may go wrong.
 
 ``crash``: an actor dies inside a handler, at any moment of it. ``kill``: between two messages.
-``overdue``: a step passes its deadline; it may complete later, or never.
+``overdue``: a step, or a job of the store, passes its deadline; it may complete later, or never.
+``job fails``: the store says that it could not do a job.
 """
 
-MoveKind = Literal["cancel", "interrupt", "close", "shutdown", "alarm", "start"]
-"""What callers may do beside starting their turns; ``alarm`` lets a deadline of a turn pass."""
+MoveKind = Literal["cancel", "interrupt", "close", "shutdown", "alarm", "reset"]
+"""What callers may do beside starting their turns.
 
-Actors = Literal["session", "scheduler", "gpu-pool"]
-EVERYTHING: tuple[Actors, ...] = ("session", "scheduler", "gpu-pool")
+``alarm`` lets a deadline of a turn pass, or an idle timeout; ``reset`` evicts the prefix cache.
+"""
+
+Actors = Literal["session", "scheduler", "gpu-pool", "store"]
+EVERYTHING: tuple[Actors, ...] = ("session", "scheduler", "gpu-pool", "store")
 
 
 @attrs.frozen
@@ -38,6 +42,8 @@ class Turn:
     timeout_s: float | None = None
     queue_timeout_s: float | None = None
     priority: int = 0
+    salt: str | None = None
+    """Under which it shares prefixes; ``None``: its session's."""
 
 
 @attrs.frozen
@@ -56,6 +62,8 @@ class Conversation:
     is_one_shot: bool = False
     fork_of: str | None = None
     idle_timeout_s: float | None = None
+    needs_cached: bool = False
+    """It begins when the prefix cache holds something."""
 
 
 def _two_slots() -> EngineConfig:
@@ -74,13 +82,15 @@ class World:
         name: how it is called in reports and on the command line.
         about: one line for its reader.
         conversations: the callers.
-        config: the engine's configuration.
+        config: the engine's configuration; with ``session_store`` there is a store, whose jobs the
+            explorer ends, and a session that is not in memory is woken for its next turn.
         model: the fake model: ``fake`` (slots and pages), ``fake-recurrent``, ``fake-attention``.
         moves: what callers may do beside starting their turns, at any moment.
         max_moves: most such moves in one trace.
         interrupts: the barge-ins that ``interrupt`` stands for.
         faults: what may go wrong, at any moment.
         max_faults: most faults in one trace.
+        moves_first: faults happen only after the last of ``max_moves`` moves.
         max_together: most moves and faults in one trace, together.
         victims: which kinds of actors a crash or kill may strike.
         stops: from each state, also stop the engine at once and look what is left.
@@ -99,6 +109,7 @@ class World:
     interrupts: tuple[Interrupt, ...] = (Interrupt(),)
     faults: tuple[Fault, ...] = ()
     max_faults: int = 1
+    moves_first: bool = False
     max_together: int = 8
     victims: tuple[Actors, ...] = EVERYTHING
     stops: bool = True

@@ -7,6 +7,7 @@ and faults, and there is one for each that matters, on one slot and on two.
 from collections.abc import Mapping, Sequence
 
 from kernel.config import EngineConfig, SchedulingPolicy
+from kernel.testing.explorer.kept_worlds import KEPT_SMALL
 from kernel.testing.explorer.world import Conversation, Fault, Interrupt, MoveKind, Turn, World
 
 __all__ = [
@@ -328,5 +329,5 @@ _SMALL: list[World] = [
 ]
 
 
-CI: tuple[World, ...] = tuple(_SMALL)
+CI: tuple[World, ...] = (*_SMALL, *KEPT_SMALL)
 """Finish together within a minute on one core."""
