@@ -4,11 +4,13 @@ from array import array
 from collections.abc import Iterator
 from typing import Any
 
+from kernel.ids import SCHEDULER
 from kernel.prefixes.tree import Node
 from kernel.testing.explorer.contents import state_holds
 from kernel.testing.explorer.forms import field
 from kernel.testing.explorer.stage import Stage
 from kernel.testing.invariants import Broken
+from ownership import Kind
 
 __all__ = ["cache_is_sound", "path_of"]
 
@@ -44,20 +46,18 @@ def cache_is_sound(stage: Stage) -> Iterator[Broken]:
 
 def _salts(stage: Stage) -> Iterator[Broken]:
     """By the turns that made the states, as the ledger knows them; the cache isn't asked."""
-    scheduler, book = stage.core.scheduler, field(stage.core.ledger, "_book")
-    if scheduler is None or scheduler.cache is None:
-        return
-    cached = {id(handle) for handle in scheduler.cache.states.values()}
-    for turn, claim in scheduler.claims.items():
-        for source in _sources(book, book.live[id(claim)]):
-            is_cached = source.handle is None or id(source.handle()) in cached
-            if is_cached and _has_salt(stage, source.turn) and source.turn != turn:
-                theirs, own = stage.salt_of(source.turn), stage.salt_of(turn)
-                if theirs != own:
-                    yield Broken(
-                        "nobody starts from another's state",
-                        f"{turn} of salt {own!r} starts from what {source.turn} of {theirs!r} left",
-                    )
+    book = field(stage.core.ledger, "_book")
+    for record in book.claims.values():
+        turn = record.turn
+        if record.kind is not Kind.BATCH or not _is_asked(stage, turn):
+            continue
+        for source in _sources(book, record):
+            is_cached = source.name is not None and source.name.holder == SCHEDULER
+            if is_cached and stage.salt_of(source.turn) != stage.salt_of(turn):
+                yield Broken(
+                    "nobody starts from another's state",
+                    f"{turn} starts from what {source.turn} has left under another salt",
+                )
 
 
 def _sources(book: Any, record: Any) -> Iterator[Any]:
@@ -70,5 +70,5 @@ def _sources(book: Any, record: Any) -> Iterator[Any]:
         yield origin
 
 
-def _has_salt(stage: Stage, turn: str) -> bool:
+def _is_asked(stage: Stage, turn: str) -> bool:
     return any(asked.request.id == turn for one in stage.callers for asked in one.asked)

@@ -52,7 +52,8 @@ def extras(stage: Stage) -> Iterator[Event]:
         return
     has_left = stage.moves_made + stage.faults_made < world.max_together
     if has_left and stage.moves_made < world.max_moves:
-        yield from _moves(stage)
+        is_free = world.first_move is None or stage.moves_made > 0
+        yield from (one for one in _moves(stage) if is_free or one.kind == world.first_move)
     for number, held in enumerate(stage.device.held):
         if not stage.is_wanted(held) and held.is_running:
             yield Event("complete", number=number, detail="late")
@@ -124,7 +125,7 @@ def _store_faults(stage: Stage) -> Iterator[Event]:
         return
     if "job fails" in stage.world.faults:
         yield Event("store", detail="failed")
-    if "overdue" in stage.world.faults and stage.store_timer is not None:
+    if "job overdue" in stage.world.faults and stage.store_timer is not None:
         yield Event("overdue", STORE)
 
 

@@ -47,9 +47,14 @@ _CACHE_WORLDS: tuple[World, ...] = (
     World(
         name="cache-cancel",
         about="a request finds what a longer one has left, and waits for its step; one cancel",
-        conversations=(_asks("o", 1, 2, 3, 4, 5), _asks("p", 1, 2, 6, needs_cached=True)),
+        # Long enough that a whole step of the first one comes after the other's match.
+        conversations=(
+            _asks("o", 1, 2, 3, 4, 5, 6, 7),
+            _asks("p", 1, 2, 8, 9, needs_cached=True),
+        ),
         config=_cached(4, prefix_cache_block=2),
-        moves=("cancel", "interrupt"),
+        moves=("cancel",),
+        stops=False,
         expects=("a cached state is used", "cancel between match and launch"),
     ),
     World(
@@ -113,6 +118,8 @@ def _kept(slots: int = 1, **config: Any) -> EngineConfig:
         "max_num_batched_tokens": 2,
         "host_memory_bytes": 0,
         "session_store": "in memory",
+        # Sooner than a step, so that the two are never overdue at once.
+        "session_store_timeout_s": 5.0,
         **config,
     }
     return EngineConfig(**given)
@@ -152,8 +159,7 @@ _STORE_WORLDS: tuple[World, ...] = (
         about="the store refuses a job, or is overdue",
         conversations=_TWICE,
         config=_kept(),
-        faults=("job fails", "overdue"),
-        max_faults=2,
+        faults=("job fails", "job overdue"),
         stops=False,
         expects=(
             "a turn is refused by the store",
@@ -200,6 +206,18 @@ _STORE_WORLDS: tuple[World, ...] = (
             "a snapshot is kept",
             "a turn starts from a snapshot",
         ),
+    ),
+    World(
+        name="dormant-moves",
+        about="a session goes dormant and is woken; one cancel, interrupt, close or shutdown",
+        conversations=_IDLE,
+        config=_kept(),
+        moves=("alarm", "cancel", "interrupt", "close", "shutdown"),
+        max_moves=2,
+        first_move="alarm",
+        interrupts=(Interrupt(0),),
+        stops=False,
+        expects=("a dormant session is woken", "a turn starts from a snapshot"),
     ),
     World(
         name="dormant-faults",

@@ -48,6 +48,7 @@ class Figures:
         """What they are now."""
         counters, alive = stage.core.counters, stage.core.sessions.values()
         mine = [one.actor for one in stage.callers if one.actor is not None]
+        mine = [actor for actor in mine if not actor.is_one_shot]
         again = {actor.name for actor in alive if actor not in mine}
         pairs = [(actor, actor.seat.actor) for actor in mine]
         return cls(

@@ -12,12 +12,12 @@ from kernel.config import EngineConfig
 
 __all__ = ["EVERYTHING", "Conversation", "Fault", "Interrupt", "MoveKind", "Turn", "World"]
 
-Fault = Literal["crash", "kill", "step fails", "device lost", "overdue", "job fails"]
+Fault = Literal["crash", "kill", "step fails", "device lost", "overdue", "job fails", "job overdue"]
 """What may go wrong.
 
 ``crash``: an actor dies inside a handler, at any moment of it. ``kill``: between two messages.
-``overdue``: a step, or a job of the store, passes its deadline; it may complete later, or never.
-``job fails``: the store says that it could not do a job.
+``overdue``: a step passes its deadline; it may complete later, or never. ``job fails``: the store
+says that it could not do a job; ``job overdue``: one passes its deadline, and may be done later.
 """
 
 MoveKind = Literal["cancel", "interrupt", "close", "shutdown", "alarm", "reset"]
@@ -87,6 +87,7 @@ class World:
         model: the fake model: ``fake`` (slots and pages), ``fake-recurrent``, ``fake-attention``.
         moves: what callers may do beside starting their turns, at any moment.
         max_moves: most such moves in one trace.
+        first_move: the first of them is of this kind.
         interrupts: the barge-ins that ``interrupt`` stands for.
         faults: what may go wrong, at any moment.
         max_faults: most faults in one trace.
@@ -106,6 +107,7 @@ class World:
     model: str = "fake-recurrent"
     moves: tuple[MoveKind, ...] = ()
     max_moves: int = 1
+    first_move: MoveKind | None = None
     interrupts: tuple[Interrupt, ...] = (Interrupt(),)
     faults: tuple[Fault, ...] = ()
     max_faults: int = 1
