@@ -301,11 +301,13 @@ class SessionArchive:
         has_salt = self._kept_salt == self._kept.cache_salt
         if self._is_in_doubt or not (self._has_kept_facts and has_salt):
             yield KeepFacts(self._session_id, self._facts())
-        if self._is_in_doubt:
-            yield CutLog(self._session_id, self._kept_len)
         if self._kept_len < len(self._kept.log):
+            # The first of them cuts off what may stand in its place, in the same job. A cut of its
+            # own would take off the disk, for a moment, what a caller was told.
             for turn in self._kept.logged.stored(self._kept.log, since=self._kept_len):
                 yield self.keep_turn(turn)
+        elif self._is_in_doubt:
+            yield CutLog(self._session_id, self._kept_len)
 
     # Snapshots
 

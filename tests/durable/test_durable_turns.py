@@ -272,6 +272,27 @@ def test_a_cut_that_the_store_died_with_is_undone_on_the_disk() -> None:
     assert kept_by(world, session) == list(session.state.log) == before
 
 
+def test_putting_a_refused_cut_right_never_takes_a_told_turn_off_the_disk() -> None:
+    """Killed between two jobs of that, the process would find less than it has told."""
+    world = Durable.on()
+    session = world.session("a")
+    for _ in range(2):
+        saving(world, session)
+        world.work()
+    before = list(session.state.log)
+    world.disk.fail_next.append("full")
+    reply: Reply[int] = Reply()
+    world.post(session, Rewind(1, reply))
+    kept = [kept_by(world, session)]
+    while world.disk.waiting:
+        world.work(1)
+        kept.append(kept_by(world, session))
+
+    assert isinstance(outcome(reply), StoreError)
+    assert len(kept) > 2
+    assert all(log == before for log in kept)
+
+
 def test_the_death_of_the_scheduler_does_not_concern_a_turn_that_is_being_kept() -> None:
     """It has let go of the turn already."""
     world = Durable.on()
