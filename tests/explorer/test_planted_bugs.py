@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.mutants.catalogue.kept_worlds import MUTANTS
 from tests.mutants.mutant import Mutant, mutated_copy
 
 SLOT_FREED_IN_FLIGHT = Mutant(
@@ -61,11 +62,16 @@ DEATH_NOT_TOLD = Mutant(
 )
 def test_a_planted_bug_is_found_by_a_short_trace(mutant: Mutant, world: str, at_most: int) -> None:
     """Breadth first, in a small world: what is wrong can be read off a few lines."""
+    _is_found(mutant, world, at_most)
+
+
+def _is_found(mutant: Mutant, world: str, at_most: int) -> None:
     with mutated_copy(mutant) as root:
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "kernel.testing", "explore"),
                 *("--world", world, "--until-failure", "--json"),
+                *("--max-states", "5000"),
             ],
             cwd=root,
             env=os.environ | {"PYTHONPATH": str(root)},
@@ -79,3 +85,22 @@ def test_a_planted_bug_is_found_by_a_short_trace(mutant: Mutant, world: str, at_
     assert report["failed"] >= 1
     assert report["trace_length"] <= at_most
     assert len(report["failures"][0]["trace"]) == report["failures"][0]["length"]
+
+
+IN_WORLD = {
+    "left-under-no-salt": ("cache-salts", 17),
+    "clear-passes-over-pinned": ("cache-reset", 8),
+    "doubt-not-cut": ("store-refusals", 55),
+    "started-while-the-log-is-cut": ("store-moves", 22),
+    "cancelled-fetch-stays-counted": ("dormant-moves", 60),
+    "dead-store-wakes-nobody": ("dormant-faults", 38),
+}
+"""Where each of the bugs is found that were planted for worlds with a cache or a store."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.id)
+def test_a_bug_of_caches_and_stores_is_found_in_its_world(mutant: Mutant) -> None:
+    """Within the states that a run of all worlds walks."""
+    _is_found(mutant, *IN_WORLD[mutant.id])

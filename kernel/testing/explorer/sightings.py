@@ -122,7 +122,7 @@ def _of_event(stage: Stage, event: Event) -> Iterator[str]:
         case "kill":
             yield f"kill of {event.who.partition(':')[0]}"
         case "overdue":
-            yield f"step overdue: {event.detail}"
+            yield f"the {event.who} is overdue" if event.who else f"step overdue: {event.detail}"
         case "stop" | "shutdown":
             if stage.device.held:
                 yield f"{event.kind} in flight"
