@@ -4,6 +4,12 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
+_EVENTS = "tests/prefix_cache/test_cache_events.py::test_"
+_RACES = "tests/durable/test_races.py::test_"
+_KEEPING = "tests/durable/test_durable_turns.py::test_"
+_DORMANT = "tests/durable/test_dormant.py::test_"
+_STORE_ACTOR = "tests/durable/test_store_actor.py::test_"
+
 MUTANTS: list[Mutant] = [
     Mutant(
         "left-under-no-salt",
@@ -21,6 +27,7 @@ MUTANTS: list[Mutant] = [
         "            self.evict(self.books[number].name)\n",
         "        for name in list(self.evictable()):\n            self.evict(name)\n",
         rule="4.2 a base drains",
+        near=(_EVENTS + "the_log_of_an_engine_with_a_cache_is_conserved",),
     ),
     Mutant(
         "doubt-not-cut",
@@ -29,6 +36,7 @@ MUTANTS: list[Mutant] = [
         "            yield CutLog(self._session_id, self._kept_len)\n",
         "            pass\n",
         rule="the log on the disk is the session's",
+        near=(_RACES + "what_the_store_has_passed_on_before_it_died_is_undone",),
     ),
     Mutant(
         "started-while-the-log-is-cut",
@@ -37,6 +45,7 @@ MUTANTS: list[Mutant] = [
         "        if active is None and self._is_saving:\n            self.waiting.add(request)",
         "        if False:\n            self.waiting.add(request)",
         rule="one change of a log at a time",
+        near=(_KEEPING + "a_turn_that_comes_while_the_log_is_cut_waits_for_that",),
     ),
     Mutant(
         "cancelled-fetch-stays-counted",
@@ -45,6 +54,7 @@ MUTANTS: list[Mutant] = [
         "        if self._tiers.forget_fetch(turn):\n            self._home.door.leave(turn)\n",
         "        self._tiers.forget_fetch(turn)\n",
         rule="bounds are counted at the door",
+        near=(_DORMANT + "a_turn_that_is_cancelled_while_its_state_is_read_leaves_nothing",),
     ),
     Mutant(
         "dead-store-wakes-nobody",
@@ -55,5 +65,6 @@ MUTANTS: list[Mutant] = [
         "            elif isinstance(business, Removal):\n",
         "            if isinstance(business, Removal):\n",
         rule="6 whoever waits is answered",
+        near=(_STORE_ACTOR + "requests_that_were_never_handled_are_answered_by_a_death",),
     ),
 ]
