@@ -140,6 +140,6 @@ def test_a_session_that_is_told_wrong_when_it_comes_back_is_seen() -> None:
     assert actor is not None
 
     actor.state.log.append(7)
-    caller._adopt(actor)
+    caller.adopt(actor)
 
     assert "comes back" in next(iter(store_is_sound(stage))).property

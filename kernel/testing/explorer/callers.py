@@ -117,7 +117,7 @@ class Caller:
                 return
         actor = core.sessions.get(self._name)
         if actor is not None:
-            self._adopt(actor)
+            self.adopt(actor)
         elif core.stored is None or core.door.closed_by is not None:
             self.is_over = True
         else:
@@ -130,7 +130,7 @@ class Caller:
         if wanted is not None:
             wanted.__exit__(None, None, None)
 
-    def _adopt(self, actor: SessionActor) -> None:
+    def adopt(self, actor: SessionActor) -> None:
         """Go on with a session that was woken: it says what its caller was told."""
         has_died = self.actor is not None and self.actor.seat.actor is self.actor
         log, possible = tuple(actor.state.log), possible_logs(self, has_died=has_died)

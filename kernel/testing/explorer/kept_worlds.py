@@ -208,14 +208,14 @@ _STORE_WORLDS: tuple[World, ...] = (
     ),
     World(
         name="dormant-moves",
-        about="a session goes dormant and is woken; one cancel or close",
+        about="a session goes dormant and is woken; one cancel",
         conversations=_IDLE,
         config=_kept(),
-        moves=("alarm", "cancel", "close"),
+        moves=("alarm", "cancel"),
         max_moves=2,
         first_move="alarm",
         stops=False,
-        expects=("a dormant session is woken", "a turn starts from a snapshot"),
+        expects=("a dormant session is woken", "a snapshot too late"),
     ),
     World(
         name="dormant-faults",
