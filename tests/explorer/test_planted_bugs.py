@@ -92,7 +92,7 @@ IN_WORLD = {
     "clear-passes-over-pinned": ("cache-reset", 8),
     "doubt-not-cut": ("store-refusals", 55),
     "started-while-the-log-is-cut": ("store-moves", 22),
-    "cancelled-fetch-stays-counted": ("dormant-moves", 60),
+    "cancelled-fetch-stays-counted": ("dormant-moves", 45),
     "dead-store-wakes-nobody": ("dormant-faults", 38),
 }
 """Where each of the bugs is found that were planted for worlds with a cache or a store."""
