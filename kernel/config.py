@@ -153,7 +153,8 @@ class EngineConfig:
     """A read or a write of the store that takes longer has failed, and its turn with it."""
     max_resident_sessions: int = 1024
     """With a store: sessions in memory beyond which those that rest longest are left to the store,
-    which costs a session no task, no slot and no memory; its next turn brings it back."""
+    which costs a session no task, no slot and no memory but an index entry; its next turn brings
+    it back."""
     max_restarts: int = 3
     """Deaths of scheduler, GPU pool and store within ``restart_window_s`` that are survived."""
     restart_window_s: float = 60.0

@@ -186,34 +186,44 @@ class CheckpointInfo:
 
 @attrs.frozen(kw_only=True)
 class SessionInfo:
-    """A session at one moment."""
+    """A session at one moment. ``None`` stands for what can't be known without reading the disk.
+
+    That is only so of dormant sessions: of one that went dormant in this life of the engine most is
+    remembered, of one that nobody has used in it nothing but its name. Waking it tells all.
+    """
 
     session_id: str
     state: Literal["idle", "queued", "running", "dormant", "closed"]
-    """``"dormant"``: only in the store; the other fields are known when it is woken."""
-    num_tokens: int = 0
+    """``"dormant"``: only in the store."""
+    num_tokens: int | None = None
     """Length of the token log."""
-    position: int = 0
-    """Tokens that the committed state has absorbed; for a fork without a turn, its parent's."""
-    pending_tokens: int = 0
+    position: int | None = None
+    """Tokens that the furthest state has absorbed, in whatever place it is; 0: there is none. For
+    a fork without a turn, its parent's. ``None`` as well for a dormant session whose snapshot the
+    store may have dropped since, to stay within ``session_store_bytes``."""
+    pending_tokens: int | None = None
     """Tokens of the log that the next turn absorbs first: ``num_tokens - position``."""
-    first_position: int = 0
-    """The oldest position that attention layers still see in the committed state; 0: all of them.
-    Above 0 in a session that slides: of what was before only recurrent layers know."""
+    first_position: int | None = None
+    """The oldest position that attention layers still see in the state; 0: all of them. Above 0 in
+    a session that slides: of what was before only recurrent layers know. ``None`` for a state on
+    the disk."""
     version: int = 0
-    """Changes of the committed state so far."""
-    place: Literal["device", "host", "disk", "log"] = "log"
-    """Where the state is; ``"log"``: given up, the next turn computes it from the token log."""
+    """Changes of the committed state since the session came into memory."""
+    place: Literal["device", "host", "disk", "log"] | None = None
+    """Where that state is; ``"log"``: nowhere, the next turn computes it from the token log."""
     bytes: int = 0
     """Of the committed state, in the pool of its ``place``; a fork without a turn has none."""
-    turns: int = 0
+    turns: int | None = None
     """Turns in the log, as :meth:`Session.rewind` counts them."""
-    last_used_s: float = 0.0
+    last_used_s: float | None = None
     """Time of the last change, by the engine's clock."""
-    detached: bool = False
+    detached: bool | None = None
     """True when leaving ``engine.session()`` does not close it."""
-    checkpoints: tuple[CheckpointInfo, ...] = ()
-    """Those that can be restored, in the order in which they were made."""
+    attached: bool = False
+    """Whether a caller has a :class:`Session` object of it."""
+    checkpoints: tuple[CheckpointInfo, ...] | None = None
+    """Those that can be restored, in the order in which they were made. ``None``, too, for a
+    dormant session with many of them."""
     cache_miss: CacheMiss | None = None
     """Why the turn that runs, or else the last one, found nothing in the prefix cache; ``None``:
     it did, or it had a state of the session to start from."""

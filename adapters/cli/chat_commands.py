@@ -34,7 +34,7 @@ async def carry_out(session: Session, line: str) -> str | None:
                 return await _undo(session)
             case "/checkpoint":
                 made = await session.checkpoint(name or None)
-                return f"{made}: {_turns(session.info.turns)}"
+                return f"{made}: {_turns(session.info.turns or 0)}"
             case "/restore":
                 return await _restore(session, name)
             case "/help":
@@ -60,7 +60,7 @@ async def _undo(session: Session) -> str:
 
 
 async def _restore(session: Session, name: str) -> str:
-    marks = {mark.name: _turns(mark.turns) for mark in session.info.checkpoints}
+    marks = {mark.name: _turns(mark.turns) for mark in session.info.checkpoints or ()}
     if not name:
         listed = ", ".join(f"{shown(mark)} ({turns})" for mark, turns in marks.items())
         return f"/restore NAME goes back to one of: {listed or 'none so far'}"
@@ -71,16 +71,22 @@ def _turns(count: int) -> str:
     return counted(count, "turn")
 
 
+def _said(fact: object) -> str:
+    return "?" if fact is None else str(fact)
+
+
 def describe(info: SessionInfo) -> str:
     """One line about a session, and one for each of its checkpoints."""
     whole = (
-        f"{shown(info.session_id)}: {info.state}, {_turns(info.turns)}, {info.num_tokens} tokens "
-        f"({info.pending_tokens} pending), version {info.version}, state on {info.place}, "
+        f"{shown(info.session_id)}: {info.state}, "
+        f"{'?' if info.turns is None else _turns(info.turns)}, "
+        f"{_said(info.num_tokens)} tokens ({_said(info.pending_tokens)} pending), "
+        f"version {info.version}, state on {_said(info.place)}, "
         f"{info.bytes} bytes"
     )
     marks = [
         f"  {shown(mark.name)}: {_turns(mark.turns)}, {mark.num_tokens} tokens"
         + ("" if mark.has_state else ", computed again when restored")
-        for mark in info.checkpoints
+        for mark in info.checkpoints or ()
     ]
     return "\n".join([whole, *marks])

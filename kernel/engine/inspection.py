@@ -1,9 +1,10 @@
 """Looking into a running engine: statistics, health, sessions. Reads, never changes."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from kernel.engine.core import Core
 from kernel.flight import Flight
+from kernel.ids import SessionId
 from kernel.outputs import CacheMiss, CheckpointInfo, EngineStats, Health, SessionInfo
 from kernel.scheduling.parking import TransferFlight
 from kernel.sessions.kept_states import NO_STATE
@@ -12,6 +13,9 @@ from kernel.sessions.state import SessionState
 from ownership import BaseName, LedgerView, Place
 
 __all__ = ["dormant_info", "health", "session_info", "stats"]
+
+_Place = Literal["device", "host", "disk", "log"]
+_NOWHERE: Final[tuple[int, _Place]] = (0, "log")
 
 
 def stats(core: Core) -> EngineStats:
@@ -100,39 +104,66 @@ def session_info(core: Core, actor: SessionActor) -> SessionInfo:
     page_bytes = core.limits.page_size * core.model.page_token_bytes if has_pages else 0
     slot_bytes = core.model.slot_bytes if core.limits.num_slots else 0
     # What a dead session held was taken back from it: asking for that would be a stale handle.
-    position = 0 if actor.is_closed else state.base_position
+    position, place = _NOWHERE if actor.is_closed else _start(actor, core.ledger.view)
+    first_page = 0 if claim is None else claim.first_page
     return SessionInfo(
         session_id=actor.session_id,
         state=actor.phase,
         num_tokens=len(state.log),
         position=position,
         pending_tokens=len(state.log) - position,
-        first_position=0 if claim is None else claim.first_page * core.limits.page_size,
+        first_position=None if place == "disk" else first_page * core.limits.page_size,
         version=state.version,
-        place="log" if actor.is_closed else _place(actor, core.ledger.view),
+        place=place,
         bytes=0 if claim is None else slot_bytes + pages * page_bytes,
         turns=actor.turns,
         last_used_s=actor.last_used_at,
         detached=actor.identity.is_detached,
+        attached=actor.seat.is_held,
         cache_miss=_cache_miss(actor),
         checkpoints=() if actor.is_closed else _checkpoints(state),
     )
 
 
-def _place(actor: SessionActor, view: LedgerView) -> Literal["device", "host", "disk", "log"]:
+def _start(actor: SessionActor, view: LedgerView) -> tuple[int, _Place]:
+    """Position and place of the state that is nearest to the end of the log."""
+    state, archive = actor.state, actor.archive
+    position = state.base_position
+    snapshot = None if archive is None else archive.snapshots.position
+    if state.image is not None and state.image.position > position:
+        return state.image.position, "host"
+    if snapshot is not None and snapshot > position:
+        return snapshot, "disk"
     base = actor.state.base
     found = view.find_base(base) if isinstance(base, BaseName) else None
-    if found is not None:
-        return "host" if found.place is Place.HOST else "device"
-    if actor.state.image is not None:
-        return "host"
-    has_snapshot = actor.archive is not None and actor.archive.snapshots.position is not None
-    return "disk" if has_snapshot else "log"
+    if found is None:
+        return 0, "log"
+    return position, "host" if found.place is Place.HOST else "device"
 
 
-def dormant_info(session_id: str) -> SessionInfo:
+def dormant_info(core: Core, session_id: SessionId) -> SessionInfo:
     """A session that is only in the store: what there is to say without reading it."""
-    return SessionInfo(session_id=session_id, state="dormant", place="disk", detached=True)
+    dormant = None if core.stored is None else core.stored.dormant
+    entry = None if dormant is None else dormant.entry(session_id)
+    attached = dormant is not None and dormant.has_callers(session_id)
+    if entry is None:
+        return SessionInfo(session_id=session_id, state="dormant", attached=attached)
+    # Over its budget the store drops the snapshots of others, and says so to nobody.
+    has_budget = core.config.session_store_bytes is not None
+    position = None if has_budget and entry.state_position else entry.state_position
+    return SessionInfo(
+        session_id=session_id,
+        state="dormant",
+        num_tokens=entry.num_tokens,
+        position=position,
+        pending_tokens=None if position is None else entry.num_tokens - position,
+        place=None if position is None else "disk" if position else "log",
+        turns=entry.turns,
+        last_used_s=entry.last_used_s,
+        detached=entry.is_detached,
+        attached=attached,
+        checkpoints=entry.marks,
+    )
 
 
 def _checkpoints(state: SessionState) -> tuple[CheckpointInfo, ...]:

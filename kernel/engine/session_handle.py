@@ -30,6 +30,7 @@ from kernel.messages import (
     SetMark,
 )
 from kernel.outputs import SessionInfo
+from kernel.sessions.seat import Hold, Seat
 from kernel.sessions.session import SessionActor
 
 __all__ = ["SessionHandle"]
@@ -41,7 +42,11 @@ class SessionHandle:
     def __init__(self, desk: Desk, session_id: SessionId, actor: SessionActor | None) -> None:
         self._desk = desk
         self._id = session_id
-        self._seat = None if actor is None else actor.seat
+        self._seat: Seat | None = None
+        self._hold: Hold | None = None
+        """Tells that a caller has an object of the session."""
+        if actor is not None:
+            self._sit(actor.seat)
         self._removal: Reply[None] | None = None
 
     @property
@@ -50,9 +55,9 @@ class SessionHandle:
 
     @property
     def info(self) -> SessionInfo:
-        """The session at this moment; of a dormant one little more than that it is there."""
+        """The session at this moment; looking at a dormant one wakes nothing and reads no disk."""
         core, actor = self._desk.check_context(), self._resident()
-        return dormant_info(self._id) if actor is None else session_info(core, actor)
+        return dormant_info(core, self._id) if actor is None else session_info(core, actor)
 
     async def interrupt(self, keep: int | None = None) -> int:
         """End the running turn, or cut the last one, keeping ``keep`` generated tokens.
@@ -224,12 +229,19 @@ class SessionHandle:
         if seat is not None and seat.is_removed:
             raise SessionNotFound(session_id=self._id)
         found = core.sessions.get(self._id)
-        if found is None and core.holds(self._id):
+        if found is None and core.stored is not None and core.holds(self._id):
+            if seat is None:
+                self._sit(core.stored.dormant.seat_of(self._id))
             return None
         if found is None or found.is_one_shot or (seat and seat.birth != found.seat.birth):
             raise SessionNotFound(session_id=self._id)
-        self._seat = found.seat
+        self._sit(found.seat)
         return found
+
+    def _sit(self, seat: Seat | None) -> None:
+        """Be an object of the session that has this seat."""
+        self._seat = seat
+        self._hold = None if seat is None else seat.hold()
 
     async def _awake(self) -> SessionActor:
         """The session's actor, woken if need be. Cancel-safe.

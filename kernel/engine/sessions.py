@@ -91,10 +91,10 @@ class EngineSessions:
         return found
 
     def list_sessions(self) -> list[SessionInfo]:
-        """All sessions; of those that are only in the store (``state="dormant"``) the ids."""
+        """All sessions; of dormant ones what is known without reading the disk."""
         core = self._desk.check_context()
         return [
-            inspection.dormant_info(name)
+            inspection.dormant_info(core, SessionId(name))
             if (actor := core.sessions.get(SessionId(name))) is None
             else inspection.session_info(core, actor)
             for name in self.session_ids()

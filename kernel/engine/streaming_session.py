@@ -74,7 +74,7 @@ class Session(SessionHandle):
             except SessionNotFound:
                 if not self._resumes:
                     raise
-                self._seat = None  # it was on its way out: go on with another one, or a new one
+                self._sit(None)  # it was on its way out: go on with another one, or a new one
             else:
                 # What was opened to outlive its block does so, whoever resumes it.
                 self._closes = self._closes and not actor.identity.is_detached
@@ -89,7 +89,7 @@ class Session(SessionHandle):
             parent=None if self._parent is None else self._parent._open(),
         )
         actor.identity.is_detached = self._detached
-        self._seat = actor.seat
+        self._sit(actor.seat)
         return self
 
     async def __aexit__(

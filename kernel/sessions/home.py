@@ -11,6 +11,7 @@ from kernel.actors.door import Door
 from kernel.ids import SessionId
 from kernel.probe import Probe
 from kernel.sessions.active_turn import SessionLimits
+from kernel.sessions.dormant_sessions import DormantSessions
 from kernel.sessions.turn_records import SessionCounters
 from ownership import Ledger
 
@@ -45,3 +46,5 @@ class SessionHome:
     """``None``: there is no store, and sessions end with the engine."""
     numbers: Iterator[int] = attrs.field(factory=itertools.count)
     """Of what sessions ask of the store."""
+    dormant: DormantSessions | None = None
+    """Told of each session that goes dormant what is to be remembered of it."""

@@ -51,8 +51,17 @@ class SessionRegistry:
         self._stored = stored
         self._max_sessions = max_sessions
         residents = None if stored is None else stored.residents
+        dormant = None if stored is None else stored.dormant
         self._home = SessionHome(
-            dispatcher, ledger, limits, door, counters, probe, self._ended, residents
+            dispatcher,
+            ledger,
+            limits,
+            door,
+            counters,
+            probe,
+            self._ended,
+            residents,
+            dormant=dormant,
         )
 
     def open(
@@ -196,5 +205,5 @@ class SessionRegistry:
             self.count -= 1
             if self._stored is not None:
                 if actor.seat.actor is None:
-                    self._stored.went_dormant(actor.seat, session_id)
+                    self._stored.dormant.leave_seat(session_id, actor.seat)
                 self._stored.residents.went(session_id)

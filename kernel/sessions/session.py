@@ -50,6 +50,7 @@ from kernel.messages.store import LogStored, StateFetched, StateStored
 from kernel.sessions.active_turn import ActiveTurn
 from kernel.sessions.archive import Deferred, SessionArchive
 from kernel.sessions.deadlines import Deadlines
+from kernel.sessions.dormant_sessions import entry_of
 from kernel.sessions.home import SessionHome
 from kernel.sessions.identity import SessionIdentity
 from kernel.sessions.log_changes import LogChanges
@@ -353,7 +354,15 @@ class SessionActor(Actor[SessionMessage]):
             self._rest.begin()
 
     def go_dormant(self) -> None:
-        """All is on the disk, and nobody wants anything: be forgotten."""
+        """All is on the disk, and nobody wants anything: be forgotten, but for an index entry."""
+        if self._home.dormant is not None and self.archive is not None:
+            entry = entry_of(
+                self.state,
+                state_position=self.archive.snapshots.position or 0,
+                last_used_s=self.last_used_at,
+                is_detached=self.identity.is_detached,
+            )
+            self._home.dormant.remember(self.session_id, entry)
         self.is_closed = True
         self.seat.actor = None
         self._tell_event("session.dormant")

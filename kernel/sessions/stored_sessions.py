@@ -1,9 +1,10 @@
 """The sessions that an engine keeps on disk: their store's actor, and how a session is woken.
 
-A session that is only in the store is *dormant*: it has no actor, and the kernel keeps nothing of
-it, not even its name. It is woken by whoever wants it next: its record is read off the event loop,
-once however many ask, and its actor is made between two handlers, whether or not anyone still waits
-for it. So nobody ever holds a record that has grown old.
+A session that is only in the store is *dormant*: it has no actor, and the kernel keeps an index
+entry of it at most (:mod:`kernel.sessions.dormant_sessions`). It is woken by whoever wants it next: its
+record is read off the event loop, once however many ask, and its actor is made between two
+handlers, whether or not anyone still waits for it. So nobody ever holds a record that has grown
+old.
 """
 
 import itertools
@@ -12,7 +13,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, final
-from weakref import WeakValueDictionary
 
 from kernel.actors.actor import Address
 from kernel.actors.dispatcher import Dispatcher
@@ -23,8 +23,8 @@ from kernel.ids import STORE, SessionId, session_custodian
 from kernel.messages import Hibernate, SessionMessage, StoreMessage
 from kernel.messages.store import AsksWait, ForgetStored, ReadStored
 from kernel.session_store import SessionRecord, StoreFault, StoreWorker
+from kernel.sessions.dormant_sessions import DormantSessions
 from kernel.sessions.residents import LeastRecentlyUsed
-from kernel.sessions.seat import Seat
 from kernel.sessions.session import SessionActor
 from kernel.sessions.store_actor import Ask, StoreActor, StoreRules
 from ownership import CustodianId
@@ -70,8 +70,7 @@ class StoredSessions:
         """Reads under way of sessions that were removed since; answered before later ones."""
         self._wanted: Counter[SessionId] = Counter()
         """How many wait for a session, those included whom it was woken for just now."""
-        self._dormant_seats = WeakValueDictionary[SessionId, Seat]()
-        """Those that a caller still has."""
+        self.dormant = DormantSessions()
         self._jobs = itertools.count(1)
         self._births = itertools.count(1)
         self.life = random(6).hex()
@@ -140,21 +139,15 @@ class StoredSessions:
         if error is not None:
             reply.fail(as_store_error(session_id, error))
 
-    def went_dormant(self, seat: Seat, session_id: SessionId) -> None:
-        """Callers who have this seat find the session there when it is woken."""
-        self._dormant_seats[session_id] = seat
-
     def _seated(self, actor: SessionActor) -> SessionActor:
-        seat = self._dormant_seats.pop(actor.session_id, None)
-        if seat is not None and seat.birth == actor.seat.birth:
+        seat = self.dormant.wake(actor.session_id, actor.seat.birth)
+        if seat is not None:
             seat.actor, actor.seat = actor, seat
         return actor
 
     def forget(self, session_id: SessionId) -> Reply[None]:
         """Remove a session that isn't resident; answered when it is gone, or with why not."""
-        seat = self._dormant_seats.pop(session_id, None)
-        if seat is not None:
-            seat.is_removed = True
+        self.dormant.forget(session_id)
         waking = self._waking.pop(session_id, None)
         if waking is not None:  # else it would be woken as something that isn't there
             waking.fail(SessionNotFound(session_id=session_id))

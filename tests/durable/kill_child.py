@@ -164,7 +164,7 @@ class _Client:
         name = f"s{self.number}"
         while True:
             async with self.engine.session(session_id=name, detached=True, resume=True) as session:
-                turns = session.info.turns
+                turns = session.info.turns or 0
                 kind = self._choose(turns)
                 self.tell("ask", name, kind, turns)
                 if kind == "turn":

@@ -22,6 +22,7 @@ from kernel import (
 )
 from kernel.config import OnLimit
 from kernel.step import ModelSpec
+from tests.known import known
 from tests.oracle.history import History
 
 __all__ = ["Finished", "Plan", "World", "cold_run", "run_world"]
@@ -284,8 +285,8 @@ def _is_full(plan: Plan, history: History) -> bool:
 def _compare(info: SessionInfo, history: History) -> None:
     length = len(history.log)
     assert (info.num_tokens, info.turns) == (length, history.turns), (info, history)
-    assert info.position <= max(0, length - 1), info
-    marks = {mark.name: (mark.num_tokens, mark.turns) for mark in info.checkpoints}
+    assert known(info.position) <= max(0, length - 1), info
+    marks = {mark.name: (mark.num_tokens, mark.turns) for mark in known(info.checkpoints)}
     assert marks == history.marks, (info, history)
 
 

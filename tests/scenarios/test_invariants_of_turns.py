@@ -3,6 +3,7 @@
 import pytest
 
 from kernel import RequestAborted, SessionBusy, SessionClosed, StepError
+from tests.known import known
 from tests.scenarios.inputs import on_both_models
 from tests.scenarios.stage import DeviceFactory, cold_tokens, greedy, open_fake, open_stage, prompt
 
@@ -154,7 +155,7 @@ async def test_10_a_stop_string_over_tokens_is_cut_and_the_position_reported(
         history = stage.note([], result)
         info = session.info
         assert info.num_tokens == len(history)
-        assert info.pending_tokens == info.num_tokens - info.position >= 1
+        assert known(info.pending_tokens) == known(info.num_tokens) - known(info.position) >= 1
         stage.note(history, await stage.run(session.turn(prompt(3, 1), greedy(3))))
 
 

@@ -17,6 +17,7 @@ from kernel.sessions.history import MOST_MARKS
 from ownership import BaseName
 from tests.kernel.loopless import Loopless
 from tests.kernel.toys import CALLER
+from tests.known import known
 from tests.pressure.worlds import name_of
 from tests.scenarios.inputs import DeviceFactory
 from tests.scenarios.stage import greedy, open_stage, prompt
@@ -83,7 +84,7 @@ async def test_going_back_drops_the_checkpoints_beyond_and_keeps_those_before() 
         with pytest.raises(CheckpointNotFound, match="'late'") as caught:
             await session.restore("late")
         assert (caught.value.name, caught.value.session_id) == ("late", session.session_id)
-        assert [mark.name for mark in session.info.checkpoints] == ["early"]
+        assert [mark.name for mark in known(session.info.checkpoints)] == ["early"]
         await session.restore("early")
 
 
@@ -101,7 +102,7 @@ async def test_a_checkpoint_goes_when_the_log_below_it_changes(how: str) -> None
             await session.interrupt(1)
         else:
             await session.restore("before")
-        assert [mark.name for mark in session.info.checkpoints] == ["before"]
+        assert [mark.name for mark in known(session.info.checkpoints)] == ["before"]
         with pytest.raises(CheckpointNotFound):
             await session.drop_checkpoint("after")
 
@@ -113,7 +114,7 @@ async def test_a_checkpoint_at_the_cut_stays() -> None:
         await session.checkpoint("here")
         await say(session, [1])
         await session.rewind(-1)
-        assert [mark.name for mark in session.info.checkpoints] == ["here"]
+        assert [mark.name for mark in known(session.info.checkpoints)] == ["here"]
         stage.note(logs[1], await say(session, [2]))
 
 
@@ -124,7 +125,7 @@ async def test_a_name_in_use_is_moved() -> None:
         await session.checkpoint("draft")
         second = stage.note([], await say(session, [7]))
         assert await session.checkpoint("draft") == "draft"
-        (found,) = session.info.checkpoints
+        (found,) = known(session.info.checkpoints)
         assert (found.turns, found.num_tokens) == (2, session.info.num_tokens)
         assert second
         stage.noted.pop()
@@ -137,7 +138,7 @@ async def test_a_fresh_name_is_nobodys() -> None:
         names = [await session.checkpoint() for _ in range(2)]
         assert len({*names}) == 2
         await session.checkpoint("mine")
-        assert [mark.name for mark in session.info.checkpoints] == [*names, "mine"]
+        assert [mark.name for mark in known(session.info.checkpoints)] == [*names, "mine"]
 
 
 async def test_info_says_what_a_checkpoint_stands_for_and_keeps() -> None:
@@ -145,10 +146,10 @@ async def test_info_says_what_a_checkpoint_stands_for_and_keeps() -> None:
     async with open_running() as (stage, session):
         logs = await play(stage, session, 1)
         await session.checkpoint("here")
-        (fresh,) = session.info.checkpoints
+        (fresh,) = known(session.info.checkpoints)
         for text in ([1], [2]):
             await say(session, text)
-        (old,) = session.info.checkpoints
+        (old,) = known(session.info.checkpoints)
         free = stage.free
         await session.drop_checkpoint("here")
         slots, pages = (now - was for now, was in zip(stage.free, free, strict=True))
@@ -188,7 +189,7 @@ async def test_over_the_bound_the_oldest_states_are_given_up_and_their_marks_sta
             await session.checkpoint(f"m{number}")
         for text in ([1], [2]):
             await say(session, text)
-        found = {mark.name: mark for mark in session.info.checkpoints}
+        found = {mark.name: mark for mark in known(session.info.checkpoints)}
         assert [name for name in found if found[name].has_state] == ["m3", "m4"], found
         assert sum(mark.bytes for mark in found.values()) <= 2 * (one + page)
         assert found["m0"].num_tokens == len(logs[1])
@@ -208,14 +209,14 @@ def test_the_bound_holds_also_when_an_automatic_checkpoint_is_dropped(how: str) 
     for number in range(4):
         world.finish(world.start(session, prompt(2, number), greedy(2)))
         world.post(session, SetMark(f"m{number}", Reply()))
-    before = sum(mark.bytes for mark in session_info(world.core, session).checkpoints)
+    before = sum(mark.bytes for mark in known(session_info(world.core, session).checkpoints))
     if how == "a turn begins":
         world.start(session, prompt(2, 9), greedy(2))
     else:
         world.core.dispatcher.post(Address[Any](session.name), GiveUp(name_of(session)), CALLER)
         world.run()
     states = session.state.states
-    marks = session_info(world.core, session).checkpoints
+    marks = known(session_info(world.core, session).checkpoints)
 
     assert before <= 100
     assert sum(mark.bytes for mark in marks) <= 100, marks
@@ -233,10 +234,10 @@ async def test_under_pressure_marked_states_go_before_any_committed_state() -> N
         first = stage.note(logs[1], await say(session, [1]))
         async with stage.engine.session() as other:
             rest = stage.note([], await say(other, prompt(4, 5)))
-            assert all(mark.has_state for mark in session.info.checkpoints)
+            assert all(mark.has_state for mark in known(session.info.checkpoints))
             # Full: the session's state, its mark's and the other's; a turn needs one slot more.
             stage.note(rest, await say(other, [5]))
-            assert not any(mark.has_state for mark in session.info.checkpoints)
+            assert not any(mark.has_state for mark in known(session.info.checkpoints))
             assert session.info.position == len(first) - 1
         await session.restore("kept")
         stage.note(logs[1], await say(session, [9]))

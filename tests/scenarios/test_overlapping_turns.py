@@ -12,6 +12,7 @@ from kernel import (
     TenureError,
     TurnTimeout,
 )
+from tests.known import known
 from tests.scenarios.stage import greedy, open_stage, prompt
 
 Where = Literal["queued", "running"]
@@ -53,7 +54,7 @@ async def test_turns_that_wait_run_in_order_on_each_others_log(where: Where) -> 
             history: list[int] = []
             for turn in turns:
                 history = stage.note(history, await stage.finish(turn))
-                assert session.info.num_tokens >= len(history)
+                assert known(session.info.num_tokens) >= len(history)
         assert session.info.turns == 3
         assert session.info.num_tokens == len(history)
 

@@ -9,6 +9,7 @@ from kernel.prefixes.cache_use import CacheUse
 from kernel.scheduling.scheduler import Scheduler
 from kernel.testing.explorer.cache_checks import path_of
 from kernel.testing.explorer.forms import Names, field
+from ownership import BaseName
 
 __all__ = ["cache_form", "use_form"]
 
@@ -34,6 +35,11 @@ def use_form(names: Names, use: CacheUse) -> tuple[Any, ...]:
     """Of a turn's side of it; a state that is gone is shared by nobody."""
     scheduler = names.core.scheduler
     cache = None if scheduler is None else scheduler.cache
-    is_there = cache is not None and use.shares in cache.states
-    shares = names.number("cached", use.shares) if is_there else 0
-    return (use.salt, use.named, use.keeps_end, tuple(use.cuts), shares)
+    shares: object = "nothing"
+    if (
+        cache is not None
+        and isinstance(use.shares, BaseName)
+        and use.shares.version in cache.states
+    ):
+        shares = names.number("cached", use.shares.version)
+    return (use.salt, use.named, use.keeps_end, use.is_planned, tuple(use.cuts), shares)

@@ -111,7 +111,7 @@ class Client:
         info = session.info
         slides = self._plan.slides and not self._engine.core.why_no_slides
         longest = _LONGEST_SLIDING if slides else self._engine.core.session_limits.max_len
-        room = longest - info.num_tokens
+        room = longest - (info.num_tokens or 0)  # unknown: the kernel says what is too long
         return info.state != "closed" and room >= _ROOM_FOR_A_TURN
 
     def _new_turn(self, session: Session, operation: Operation, *, wait: bool) -> RunningTurn:
@@ -297,7 +297,7 @@ class Client:
             await self._one_more(session, operation)
         if operation.salt % 3 == 0:
             await session.interrupt(0)
-        left = session.info.turns
+        left = session.info.turns or 0
         to = -1 - operation.count % 2 if operation.salt % 2 else left - left // 2
         self._world.seen["rewind"] += left - await session.rewind(to) > 0
         if operation.waits:
