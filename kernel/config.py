@@ -100,8 +100,9 @@ class EngineConfig:
     max_model_len: int | None = None
     """Most tokens of one sequence; ``None``: what the model allows."""
     max_sessions: int = 10_000
-    """Most sessions in memory, forks included; one more is refused with ``TooManySessions``.
-    Dormant ones, which only the store has, don't count."""
+    """Most sessions in memory, forks included. A new one beyond that is refused with
+    ``TooManySessions``; a dormant one, which only the store has, waits until it can be one of
+    them."""
     max_checkpoint_bytes: int | None = attrs.field(default=1 << 30, converter=_checkpoint_bytes)
     """Memory that the states behind one session's named checkpoints may take beside its own; over
     it the oldest of them are given up: such a checkpoint is computed again from the token log.

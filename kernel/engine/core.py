@@ -183,6 +183,8 @@ class Core:
             rules,
             # At the bound nobody could come in any more, however many rest.
             max_resident=min(config.max_resident_sessions, max(1, config.max_sessions - 1)),
+            max_sessions=config.max_sessions,
+            is_stuck=lambda: self.registry.is_stuck,
             random=self.environment.random,
         )
 
@@ -243,6 +245,7 @@ class Core:
             return
         self.failure = error
         self.door.fail(error)
+        self.close_door(error)
         self._emit("engine.failed", error=repr(error))
         for actor in list(self.sessions.values()):
             if actor.active is not None:
@@ -254,10 +257,16 @@ class Core:
 
     # The end
 
+    def close_door(self, error: BaseException | None = None) -> None:
+        """Take no more work, and turn away whoever waits for a dormant session. Idempotent."""
+        self.door.close(error)
+        if self.stored is not None and self.door.closed_by is not None:
+            self.stored.waking.turn_away(self.door.closed_by)
+
     def close_sessions(self) -> None:
         """Close the door and every session; their turns end as closed."""
         closed = self.failure or EngineClosed()
-        self.door.close(closed)
+        self.close_door(closed)
         for actor in self.sessions.values():
             if not actor.is_close_posted:
                 actor.is_close_posted = True

@@ -15,6 +15,7 @@ from kernel.engine.context import EngineContext
 from kernel.engine.core import Core
 from kernel.engine.opening import find_session_files
 from kernel.engine.shell import Shell
+from kernel.engine.wake_calls import WakeCalls
 from kernel.errors import (
     QueueFull,
     RequestExists,
@@ -69,6 +70,7 @@ class Desk:
         self._groups: dict[TurnId, Callable[[], None]] = {}
         """Requests that consist of several turns, and how to cancel all of them."""
         self._context = EngineContext()
+        self._wakes = WakeCalls(core)
 
     def check_context(self) -> Core:
         """The core, if this call comes from where the engine lives.
@@ -226,6 +228,8 @@ class Desk:
 
     def cancel_turn(self, turn: TurnId) -> bool:
         """Cancel one open turn, by one message at most; False when it isn't open."""
+        if self._wakes.cancel(turn):
+            return True
         request, session = self._requests.get(turn, (None, None))
         if request is None or session is None:
             return False
@@ -262,21 +266,31 @@ class Desk:
             self._files = find_session_files()
         return self._files
 
-    async def wake(self, session_id: SessionId) -> None:
+    async def wake(self, session_id: SessionId, request: TurnRequest | None = None) -> None:
         """Have a dormant session read; the caller looks again then. Cancel-safe.
 
+        Args:
+            session_id: it waits until there is room for it.
+            request: the turn that it is for: counted at the door, known by its id, as any that
+                waits; it is out again on return.
+
         Raises:
-            SessionNotFound: it isn't in the store any more.
-            StoreError: it can't be read.
-            TooManySessions: there is no room for it.
-            EngineClosed: the engine takes no more work.
+            TenureError: as :meth:`SessionHandle._awake`; RequestAborted, QueueTimeout or
+                TurnTimeout if the turn is cancelled meanwhile.
         """
         stored = self.check_context().stored
-        self.core.door.check_open()
         if stored is None:
             raise SessionNotFound(session_id=session_id)
-        with stored.wanted(session_id):
-            await stored.wake(session_id).wait()
+        if request is None:
+            with self._wakes.counted():
+                await self._wakes.wait(stored, session_id, None)
+            return
+        self.enter(request, Address(session_custodian(session_id)))
+        try:
+            await self._wakes.wait(stored, session_id, request)
+        finally:
+            self.core.door.leave(request.id)
+            self.forget(request.id)
 
     def remove(self, session_id: SessionId) -> Reply[None] | None:
         """Have a dormant session removed from the store; ``None``: it isn't there.

@@ -314,7 +314,7 @@ class Engine(EngineSessions):
 
     async def _end(self, drain_timeout_s: float) -> None:
         core = self.core
-        core.door.close(core.failure)
+        core.close_door(core.failure)
         left_s = core.config.stop_timeout_s
         try:
             with anyio.move_on_after(drain_timeout_s):

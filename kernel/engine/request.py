@@ -45,7 +45,7 @@ class RunningTurn:
         *,
         session_id: str | None,
         on_exit: Literal["rollback", "keep"] = "rollback",
-        prepare: Callable[[], Awaitable[object]] | None = None,
+        prepare: Callable[[TurnRequest], Awaitable[object]] | None = None,
     ) -> None:
         self._desk = desk
         self._prepare = prepare
@@ -56,6 +56,7 @@ class RunningTurn:
         self._on_exit: Literal["rollback", "keep"] = on_exit
         self._is_entered = False
         self._is_cancelled = False
+        self._is_preparing = False
         self._session: Address[SessionMessage] | None = None
         self._result: RequestOutput | None = None
 
@@ -111,7 +112,11 @@ class RunningTurn:
         if self._request.params.structured_outputs is not None:
             await self._desk.constrain(self._request)
         if self._prepare is not None:
-            await self._prepare()
+            self._is_preparing = True
+            try:
+                await self._prepare(self._request)
+            finally:
+                self._is_preparing = False
         if self._is_cancelled:
             why = "it was cancelled before it was submitted"
             raise RequestAborted(request_id=self.request_id, why=why)
@@ -208,6 +213,8 @@ class RunningTurn:
         output = self._request.output
         if self._session is None:
             self._is_cancelled = self._is_entered
+            if self._is_preparing:
+                self._desk.cancel(self._request.id)
             return
         if output.end is not None:
             return

@@ -32,6 +32,7 @@ from kernel.messages import (
 from kernel.outputs import SessionInfo
 from kernel.sessions.seat import Hold, Seat
 from kernel.sessions.session import SessionActor
+from kernel.turn import TurnRequest
 
 __all__ = ["SessionHandle"]
 
@@ -243,17 +244,21 @@ class SessionHandle:
         self._seat = seat
         self._hold = None if seat is None else seat.hold()
 
-    async def _awake(self) -> SessionActor:
-        """The session's actor, woken if need be. Cancel-safe.
+    async def _awake(self, request: TurnRequest | None = None) -> SessionActor:
+        """The session's actor, woken if need be, when there is room for it. Cancel-safe.
+
+        Args:
+            request: the turn that it is for, if it is for one.
 
         Raises:
             SessionNotFound: there is no such session any more.
             StoreError: it can't be read.
-            TooManySessions: there is no room for it.
+            QueueFull: as many wait as may.
+            TooManySessions: no session in memory will make room for it.
             EngineClosed: the engine takes no more work.
         """
         while (actor := self._resident()) is None:
-            await self._desk.wake(self._id)
+            await self._desk.wake(self._id, request)
         return actor
 
     def _open(self) -> SessionActor:

@@ -137,7 +137,9 @@ class SessionRegistry:
         self, session_id: SessionId, *, counts: bool = True, is_stored: bool = False
     ) -> None:
         self._door.check_open()
-        if counts and self.count >= self._max_sessions:
+        # Those that are being read have their room already; one that was read comes into its own.
+        taken = 0 if self._stored is None or is_stored else self._stored.waking.num_reading
+        if counts and self.count + taken >= self._max_sessions:
             raise TooManySessions(open_sessions=self.count, limit=self._max_sessions)
         is_open = session_id in self.actors
         is_kept = counts and not is_stored and self.holds(session_id)
@@ -188,6 +190,11 @@ class SessionRegistry:
         return session_id in self.actors or self.holds(session_id)
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether every session in memory is at rest, and only its caller can make it go."""
+        return all(actor.is_stuck for actor in self.actors.values() if not actor.is_one_shot)
+
+    @property
     def prefix(self) -> str:
         """What names of sessions begin with that nobody has named; never that of another life."""
         return "session" if self._stored is None else f"session-{self._stored.life}"
@@ -206,4 +213,4 @@ class SessionRegistry:
             if self._stored is not None:
                 if actor.seat.actor is None:
                     self._stored.dormant.leave_seat(session_id, actor.seat)
-                self._stored.residents.went(session_id)
+                self._stored.went(session_id)

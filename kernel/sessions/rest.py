@@ -61,6 +61,14 @@ class SessionRest:
         is_wanted = archive.deferred or self._tiers.is_exporting
         return archive.is_whole and not is_wanted and self._session.is_free
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it is at rest, and can't be left to the store whatever is done by itself."""
+        archive = self._archive
+        is_wanted = archive.has_business or archive.deferred or self._tiers.is_exporting
+        is_idle = self._session.is_free and not is_wanted and not self._session.mailbox
+        return is_idle and not archive.is_whole
+
     def tell(self) -> None:
         """The session was used, or is not any more: it doesn't go now."""
         self._is_leaving = self._is_held_up = False

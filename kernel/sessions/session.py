@@ -342,6 +342,11 @@ class SessionActor(Actor[SessionMessage]):
         """Whether the session does nothing."""
         return self.active is None and not self.waiting and not self.is_closed
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it is at rest for good: nothing of it is kept that it could be left to."""
+        return self._rest is not None and self._rest.is_stuck
+
     def _forget_idle(self, message: ForgetIdle) -> None:
         if not self._deadlines.is_this_rest(message.rest) or self.active is not None:
             return

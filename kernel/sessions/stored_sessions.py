@@ -27,12 +27,14 @@ from kernel.sessions.dormant_sessions import DormantSessions
 from kernel.sessions.residents import LeastRecentlyUsed
 from kernel.sessions.session import SessionActor
 from kernel.sessions.store_actor import Ask, StoreActor, StoreRules
+from kernel.sessions.wake_queue import WakeQueue
 from ownership import CustodianId
 
 __all__ = ["StoredSessions"]
 
 _STORE: Final = Address[StoreMessage](STORE)
 _KEEPER: Final = CustodianId("stored-sessions")
+_WHY_STOPPED: Final = "the store is not running"
 
 
 @final
@@ -45,6 +47,8 @@ class StoredSessions:
         make: makes the actor of a session that was read; raises a TenureError if it can't.
         rules: of the store's actor.
         max_resident: sessions in memory beyond which some go dormant.
+        max_sessions: sessions in memory beyond which those that are wanted wait.
+        is_stuck: whether all sessions in memory are at rest and none can be left to the store.
         random: gives so many bytes that nobody else has.
     """
 
@@ -56,18 +60,24 @@ class StoredSessions:
         rules: StoreRules,
         *,
         max_resident: int,
+        max_sessions: int,
+        is_stuck: Callable[[], bool],
         random: Callable[[int], bytes],
     ) -> None:
         self.worker = worker
-        self.residents = LeastRecentlyUsed(max_resident, self._ask_to_go)
+        self.residents = LeastRecentlyUsed(max_resident, max_sessions, self._ask_to_go)
+        self.waking = WakeQueue(
+            self.residents,
+            lambda session_id: self._ask(ReadStored(session_id)),
+            is_stuck,
+            _no_store,
+        )
+        self.residents.on_stir = self.waking.pump
         self._dispatcher = dispatcher
         self._make = make
         self._rules = rules
         self._asks: deque[Ask] = deque()
         """Outside of the store's mailbox, which has room for what sessions want."""
-        self._waking: dict[SessionId, Reply[SessionActor]] = {}
-        self._outdated: Counter[SessionId] = Counter()
-        """Reads under way of sessions that were removed since; answered before later ones."""
         self._wanted: Counter[SessionId] = Counter()
         """How many wait for a session, those included whom it was woken for just now."""
         self.dormant = DormantSessions()
@@ -102,42 +112,43 @@ class StoredSessions:
         return not isinstance(actor, StoreActor) or actor.is_idle
 
     def wake(self, session_id: SessionId) -> Reply[SessionActor]:
-        """Read a dormant session and make its actor; answered with it, or with why not.
+        """Read a dormant session and make its actor, when there is room for it.
 
-        Fails with ``SessionNotFound``, ``StoreError``, ``TooManySessions`` or ``EngineClosed``.
+        Each caller has a reply of its own, answered once: with the actor, or with why not. It
+        fails with ``SessionNotFound``, ``StoreError`` or ``EngineClosed``, and with
+        ``TooManySessions`` where no session in memory will ever make room by itself. Whoever waits
+        no longer says so by ``waking.leave``.
         """
-        reply = self._waking.get(session_id)
-        if reply is None:
-            reply = self._waking[session_id] = Reply()
-            if not self._ask(ReadStored(session_id)):
-                self._record_read(session_id, StoreFault("the store is not running", "stopped"))
-        return reply
+        return self.waking.join(session_id)
 
     def _record_read(self, session_id: SessionId, found: SessionRecord | StoreFault) -> None:
         """The store has answered; the actor is made outside of the store's."""
-        if session_id in self._outdated:
-            self._outdated[session_id] -= 1
-            if not self._outdated[session_id]:
-                del self._outdated[session_id]
-            return
-        reply = self._waking.pop(session_id, None)
-        if reply is None:
+        if self.waking.is_outdated(session_id) or not self.waking.is_reading(session_id):
             return
         if isinstance(found, SessionRecord):
-            self._dispatcher.at_the_edge(partial(self._open, session_id, found, reply))
-        elif found.reason == "missing":
-            reply.fail(SessionNotFound(session_id=session_id))
-        else:
-            reply.fail(StoreError(session_id=session_id, reason=found.reason, why=found.why))
+            self._dispatcher.at_the_edge(partial(self._open, session_id, found))
+            return
+        error: TenureError = SessionNotFound(session_id=session_id)
+        if found.reason != "missing":
+            error = StoreError(session_id=session_id, reason=found.reason, why=found.why)
+        for reply in self.waking.take(session_id):
+            reply.fail(error)
+        # Not here: the store may be on its way out, and those that wait are for its successor.
+        self._dispatcher.call_at(self._dispatcher.now(), self.waking.pump)
 
-    def _open(
-        self, session_id: SessionId, record: SessionRecord, reply: Reply[SessionActor]
-    ) -> None:
-        error = failure_of(
-            lambda: reply.answer(self._seated(self._make(record))), "the record of a session"
-        )
+    def _open(self, session_id: SessionId, record: SessionRecord) -> None:
+        replies = self.waking.take(session_id)
+
+        def make() -> None:
+            actor = self._seated(self._make(record))
+            for reply in replies:
+                reply.answer(actor)
+
+        error = failure_of(make, "the record of a session")
         if error is not None:
-            reply.fail(as_store_error(session_id, error))
+            for reply in replies:
+                reply.fail(as_store_error(session_id, error))
+        self.waking.pump()
 
     def _seated(self, actor: SessionActor) -> SessionActor:
         seat = self.dormant.wake(actor.session_id, actor.seat.birth)
@@ -145,17 +156,18 @@ class StoredSessions:
             seat.actor, actor.seat = actor, seat
         return actor
 
+    def went(self, session_id: SessionId) -> None:
+        """A session isn't in memory any more: its room is for one that waits."""
+        self.residents.went(session_id)
+        self.waking.pump()
+
     def forget(self, session_id: SessionId) -> Reply[None]:
         """Remove a session that isn't resident; answered when it is gone, or with why not."""
         self.dormant.forget(session_id)
-        waking = self._waking.pop(session_id, None)
-        if waking is not None:  # else it would be woken as something that isn't there
-            waking.fail(SessionNotFound(session_id=session_id))
-            self._outdated[session_id] += 1
+        self.waking.forget(session_id, SessionNotFound(session_id=session_id))
         reply: Reply[None] = Reply()
         if not self._ask(ForgetStored(session_id, reply)):
-            why = "the store is not running"
-            reply.fail(StoreError(session_id=session_id, reason="stopped", why=why))
+            reply.fail(_no_store(session_id))
         return reply
 
     def _ask(self, ask: Ask) -> bool:
@@ -175,8 +187,7 @@ class StoredSessions:
         if isinstance(actor, StoreActor):
             self._dispatcher.retire(actor)
             actor.abandon(EngineClosed())
-        for session_id in list(self._waking):
-            self._waking.pop(session_id).fail(EngineClosed())
+        self.waking.turn_away(EngineClosed())
 
     @contextmanager
     def wanted(self, session_id: SessionId) -> Generator[None]:
@@ -196,6 +207,10 @@ class StoredSessions:
             return False
         address = Address[SessionMessage](session_custodian(session_id))
         return self._dispatcher.post(address, Hibernate(), _KEEPER) is None
+
+
+def _no_store(session_id: SessionId) -> StoreError:
+    return StoreError(session_id=session_id, reason="stopped", why=_WHY_STOPPED)
 
 
 def as_store_error(session_id: SessionId, error: Exception) -> TenureError:

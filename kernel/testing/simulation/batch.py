@@ -44,6 +44,7 @@ MUST_BE_SEEN = (
     *("back to a mark", "rewind", "fork of a running session", "CheckpointNotFound"),
     *("an image is loaded", "a store is full", "a store hangs", "StoreError"),
     *("death of a store", "restart of the store", "a row without its oldest pages"),
+    "asked to go for one that waits",
     *("cached tokens", "cache published", "cache evictions"),
     *("ended: length", "ended: stop", "ended: interrupt"),
 )

@@ -18,6 +18,7 @@ from kernel.messages import (
     Down,
     DropMark,
     GaveUp,
+    Hibernate,
     Interrupt,
     InterruptTurn,
     Parked,
@@ -104,6 +105,7 @@ class Observer:
             GaveUp: self._saw_answer,
             PhaseAbsorbed: self._saw_phase,
             ReadOutState: self._saw_read_out,
+            Hibernate: self._saw_hibernate,
         }
         for actor in dispatcher.actors():
             self._watch(actor)
@@ -237,6 +239,11 @@ class Observer:
 
     def _saw_read_out(self, *_: object) -> None:
         self._saw("a state is read out")
+
+    def _saw_hibernate(self, *_: object) -> None:
+        stored = self._core.stored
+        if stored is not None and stored.waking.is_crowded:
+            self._saw("asked to go for one that waits")
 
     def _look_at_waiting(self) -> None:
         """Whoever waits after a tick was refused, for want of room or of a row."""

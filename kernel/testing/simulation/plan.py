@@ -141,7 +141,7 @@ def _draw_config(track: Track, model: str) -> EngineConfig:
         max_num_seqs=rows,
         max_num_batched_tokens=rows + track.pick((0, 2, 9)),
         max_num_queued_reqs=track.pick((100, 100, 3)),
-        max_sessions=track.pick((100, 100, 100, 100, 3)),
+        max_sessions=track.pick((100, 100, 100, 100, 2)),
         scheduling_policy=track.pick(("fcfs", "priority", "fair", "deadline")),
         step_timeout_s=track.pick((60.0, 1.0)),
         stop_timeout_s=track.pick((10.0, 0.5)),

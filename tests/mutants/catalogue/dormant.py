@@ -10,9 +10,11 @@ _TIERS = "kernel/sessions/tiers.py"
 _STATE = "kernel/sessions/state.py"
 _REST = "kernel/sessions/rest.py"
 _STORED = "kernel/sessions/stored_sessions.py"
+_WAKES = "kernel/sessions/wake_queue.py"
 
 _DORMANT = "tests/durable/test_dormant.py::test_"
 _RACES = "tests/durable/test_races.py::test_"
+_BURSTS = "tests/durable/test_wake_bursts.py::test_"
 
 MUTANTS: list[Mutant] = [
     Mutant(
@@ -99,18 +101,18 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "woken-twice",
         "However many wake a session, it is woken once.",
-        _STORED,
-        "        reply = self._waking.get(session_id)\n        if reply is None:\n",
-        "        reply = None\n        if reply is None:\n",
+        _WAKES,
+        "        waiters = self._reading.get(session_id)\n        if waiters is None:\n",
+        "        waiters = None\n        if waiters is None:\n",
         rule="one actor for each session",
         near=(_DORMANT + "however_many_wake_a_session_it_is_read_once",),
     ),
     Mutant(
         "woken-after-it-was-removed",
         "A session that is removed while it is woken is not there.",
-        _STORED,
-        "        waking = self._waking.pop(session_id, None)\n",
-        "        waking = None\n",
+        _WAKES,
+        "        waiters = self._reading.pop(session_id, None)\n",
+        "        waiters = None\n",
         rule="what was removed stays removed",
         near=(_RACES + "a_session_that_is_removed_while_it_is_woken_is_not_found",),
     ),
@@ -119,9 +121,54 @@ MUTANTS: list[Mutant] = [
         "A session that was woken for somebody stays until they have used it.",
         _STORED,
         "        if session_id in self._wanted:\n",
-        "        if session_id in self._waking:\n",
+        "        if self.waking.is_reading(session_id):\n",
         rule="6 whoever waits is answered",
         near=(_RACES + "a_session_that_somebody_waits_for_is_not_asked_to_go",),
+    ),
+    Mutant(
+        "last-come-is-woken-first",
+        "Dormant sessions that wait for room are woken in the order in which they came.",
+        _WAKES,
+        "session_id = next(iter(self._queue))",
+        "session_id = next(reversed(self._queue))",
+        rule="first come, first served",
+        near=(_BURSTS + "they_are_served_in_the_order_in_which_they_came",),
+    ),
+    Mutant(
+        "nobody-goes-for-those-who-wait",
+        "While dormant sessions wait for room, those at rest go, however few there are.",
+        "kernel/sessions/residents.py",
+        "most = min(self._max_resident, max(0, self._max_sessions - self._awaited))",
+        "most = self._max_resident",
+        rule="no deadlock when all residents are busy",
+        near=(_BURSTS + "all_of_a_burst_are_served_however_little_the_room",),
+    ),
+    Mutant(
+        "room-given-twice",
+        "A session that is being read has its room already.",
+        "kernel/sessions/registry.py",
+        "self.count + taken >= self._max_sessions",
+        "self.count >= self._max_sessions",
+        rule="bounded sessions in memory",
+        near=(_BURSTS + "a_new_session_does_not_take_the_room_of_one_that_is_being_read",),
+    ),
+    Mutant(
+        "waits-without-hope",
+        "Where no session in memory will ever go, nobody waits for that.",
+        _WAKES,
+        "        if is_hopeless and self._is_stuck():\n",
+        "        if False:\n",
+        rule="whoever waits is answered",
+        near=(_BURSTS + "where_nobody_will_ever_go_a_turn_is_refused_and_does_not_hang",),
+    ),
+    Mutant(
+        "closing-leaves-callers-of-the-dormant",
+        "The end of the engine answers those who wait for a dormant session.",
+        "kernel/engine/core.py",
+        "            self.stored.waking.turn_away(self.door.closed_by)",
+        "            pass",
+        rule="whoever waits is answered",
+        near=(_BURSTS + "closing_the_engine_answers_all_who_wait_at_once_and_once",),
     ),
     Mutant(
         "image-of-an-older-state-kept",

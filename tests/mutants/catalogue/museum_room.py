@@ -9,7 +9,7 @@ MUTANTS: list[Mutant] = [
         "closing-door-stays-open",
         "An engine that drains takes no new work.",
         "kernel/engine/engine.py",
-        "        core.door.close(core.failure)\n",
+        "        core.close_door(core.failure)\n",
         "",
         rule="stop order: the door first",
     ),
