@@ -26,7 +26,7 @@ from kernel.sliding import SlidingWindow
 from kernel.turn import OpenTurn, TurnRequest
 from ownership import CustodianId
 
-__all__ = ["ActiveTurn", "SessionLimits", "cancelled_end", "open_turn"]
+__all__ = ["ActiveTurn", "SessionLimits", "absorbs_first", "cancelled_end", "open_turn"]
 
 
 @attrs.frozen
@@ -215,7 +215,8 @@ def open_turn(
         kind=request.kind,
         # The state between the phases goes to the session; one that is named goes to the cache.
         absorb_first=(
-            len(state.log) - 1 not in request.cache_at and _absorbs_first(state, limits, prompt)
+            len(state.log) - 1 not in request.cache_at
+            and absorbs_first(state, limits, state.base_position, prompt)
         ),
         max_tokens=_most_tokens(params.max_tokens, limits, prompt, slides=slides),
         min_tokens=params.min_tokens,
@@ -260,15 +261,21 @@ def _rules(request: TurnRequest, state: SessionState, new: list[int]) -> LogitRu
     return attrs.evolve(request.rules, known=known)
 
 
-def _absorbs_first(state: SessionState, limits: SessionLimits, prompt: int) -> bool:
+def absorbs_first(state: SessionState, limits: SessionLimits, position: int, prompt: int) -> bool:
     """Whether what is pending is absorbed and committed before the turn itself.
 
-    So that interrupts in a row don't add up, from the very first turn on. Not for a state that
-    was given up: on a tight pool its commit would only be given up again. And not where no pool
-    could hold the commit and the rest of the turn: all would be computed twice.
+    So that interrupts in a row don't add up, from the very first turn on, and from the first one
+    after the session was woken. Not for a state that was given up: on a tight pool its commit would
+    only be given up again. And not where no pool could hold the commit and the rest of the turn:
+    all would be computed twice.
+
+    Args:
+        state: of the session; its log is whole.
+        limits: what an empty pool holds.
+        position: of what the turn starts from, wherever that is.
+        prompt: length of the log with the turn's input.
     """
-    position = state.base_position
-    was_given_up = position == 0 and state.absorbed > 0
+    was_given_up = position == 0 and state.absorbed > 0 and not state.is_woken
     if was_given_up or len(state.log) - position <= limits.page_size:
         return False
     if state.slides and limits.can_slide:

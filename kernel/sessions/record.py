@@ -104,6 +104,7 @@ def bring_back(state: SessionState, record: SessionRecord) -> None:
         conversation = _bring_back_turn(state, turn, log, conversation)
     state.log = log
     state.conversation = conversation
+    state.is_woken = True
     position = record.state_position
     state.absorbed = max(0, len(log) - 1) if position is None else position
 

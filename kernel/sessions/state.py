@@ -66,6 +66,7 @@ class SessionState:
         conversation: which part of the log is which messages; ``None`` before the first ones.
         cache_miss: why the last turn in the log found nothing in the prefix cache.
         slides: at its limit the oldest positions of attention layers are dropped; else it ends.
+        is_woken: it was made of what was kept of it, and has had no state in memory since.
         cache_salt: under which its turns find prefixes in the cache, and leave them there.
     """
 
@@ -92,6 +93,7 @@ class SessionState:
         self.last: LastTurn | None = None
         self.conversation: Conversation | None = None
         self.slides = False
+        self.is_woken = False
         self.cache_miss: CacheMiss | None = None
         self.cache_salt = ""
 
@@ -226,6 +228,7 @@ class SessionState:
         self.states.commit(claim, keep=keep_checkpoint)
         self.states.bound_marks()
         self.image = None
+        self.is_woken = False
         self._changes += 1
         self.absorbed = position
         return True

@@ -227,5 +227,3 @@ class SessionTiers:
 def _start_from(turn: OpenTurn, image: StateImage) -> None:
     turn.image = image
     turn.base = ZEROS
-    # With nothing left of a first phase it would never be over.
-    turn.absorb_first &= image.position < turn.history_len - 1

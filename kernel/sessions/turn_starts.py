@@ -17,7 +17,7 @@ from kernel.messages import (
     Submit,
 )
 from kernel.requests.output_buffer import TurnEnd
-from kernel.sessions.active_turn import ActiveTurn, cancelled_end, open_turn
+from kernel.sessions.active_turn import ActiveTurn, absorbs_first, cancelled_end, open_turn
 from kernel.sessions.turn_ends import NOBODY, TurnEnds, TurnHost, TurnPlace
 from kernel.sessions.turn_queue import TurnQueue
 from kernel.turn import OpenTurn, TurnRequest
@@ -149,6 +149,10 @@ class TurnStarts:
             self._home.door.leave(turn.id)
             self._ends.decide(active.end_of(0, "interrupt", None))
             return
+        if turn.image is not None:
+            # It wasn't known before how much is left to absorb.
+            limits, position = self._home.limits, turn.image.position
+            turn.absorb_first = absorbs_first(self.state, limits, position, turn.known_len)
         active.scheduler_incarnation = self._system.incarnation_of(SCHEDULER)
         if self._tell_scheduler(Submit(turn)):
             self._home.door.leave(turn.id)
