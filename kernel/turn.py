@@ -18,7 +18,7 @@ from kernel.requests.output_buffer import TurnOutput
 from kernel.sliding import SlidingWindow
 from kernel.state_image import StateImage
 from kernel.step import PromptScoring, RowSampling
-from ownership import Base, CustodianId, Need
+from ownership import Base, BaseName, CustodianId, Need
 
 __all__ = ["OpenTurn", "TokenLog", "TurnRequest", "TurnState"]
 
@@ -146,7 +146,10 @@ class OpenTurn:
     prompt_logprobs: int | None = None
     """Report so many of the likeliest beside each token of the input; -1: all."""
     cache: CacheUse = attrs.field(factory=CacheUse)
-
+    fallbacks: tuple[BaseName, ...] = ()
+    """Of the marks of its session, the furthest first: where it starts if ``base`` is gone."""
+    is_behind: bool = False
+    """Whether ``base`` isn't the newest state of its session: a cached one may be further."""
     image: StateImage | None = None
     """A state of its session that was read from outside; where it starts if ``base`` is zeros."""
     window: SlidingWindow | None = None

@@ -92,14 +92,37 @@ class Admission:
         return attempt(turn)
 
     def _match(self, turn: OpenTurn) -> Match | None:
-        """What a turn that waits for its first claim finds in the cache; ``None``: it has a state.
+        """What a turn that waits for its first claim finds in the cache, if that is the furthest.
 
         The name that it finds is pinned by the reserve that follows, in the same handler.
+
+        Returns:
+            ``None``: it has a state, or one of its session's is further.
         """
         has_state = turn.id in self._work.claims or turn.id in self._work.parking.parked
-        if has_state or turn.base is not ZEROS or turn.image is not None:
+        is_newest = turn.base is not ZEROS and not turn.is_behind
+        if has_state or is_newest:
             return None
-        return self._prefixes.match(turn)
+        if turn.base is ZEROS and turn.image is None:
+            return self._prefixes.match(turn)
+        # Of a session that slides a cached state reaches no further than its own.
+        match = None if turn.window is not None else self._prefixes.match(turn)
+        return match if match is not None and match.position > self._start(turn) else None
+
+    def _fall_back(self, turn: OpenTurn) -> bool:
+        """Give a turn whose base is gone the nearest one of its session that is left.
+
+        Returns:
+            False: there is none but an image, or nothing.
+        """
+        least = 0 if turn.image is None else turn.image.position
+        found = [(name, self._view.find_base(name)) for name in turn.fallbacks]
+        left = [name for name, base in found if base is not None and base.position > least]
+        turn.base = left[0] if left else ZEROS
+        turn.fallbacks = tuple(left[1:])
+        turn.is_behind = bool(left)
+        turn.absorb_first = False
+        return bool(left)
 
     def _shares(self, turn: OpenTurn, start: Base) -> ClaimView | None:
         """Whose frozen pages a turn has or can have; looked up only when a step hangs."""
@@ -137,12 +160,13 @@ class Admission:
         else:
             start = turn.base if match is None else match.base
             claim = port.reserve(need, start, turn=turn.id)
-        if isinstance(claim, Refused) and claim.reason == "base":
-            turn.base = ZEROS
-            turn.absorb_first = False
+        has_more = True
+        while has_more and isinstance(claim, Refused) and claim.reason == "base":
+            has_more = self._fall_back(turn)
             match = self._match(turn)
             need = self._need(turn)
-            claim = port.reserve(need, ZEROS if match is None else match.base, turn=turn.id)
+            left = turn.base if match is None else match.base
+            claim = port.reserve(need, left, turn=turn.id)
         if isinstance(claim, Refused):
             return False
         turn.position = self._view.position(claim)

@@ -212,12 +212,10 @@ def open_turn(
         new=new,
         input_len=len(request.tokens),
         base=state.base,
+        fallbacks=state.states.others,
+        is_behind=state.states.is_behind,
         kind=request.kind,
-        # The state between the phases goes to the session; one that is named goes to the cache.
-        absorb_first=(
-            len(state.log) - 1 not in request.cache_at
-            and absorbs_first(state, limits, state.base_position, prompt)
-        ),
+        absorb_first=absorbs_first(state, limits, state.base_position, prompt, request.cache_at),
         max_tokens=_most_tokens(params.max_tokens, limits, prompt, slides=slides),
         min_tokens=params.min_tokens,
         stop_ids=frozenset((*eos, *params.stop_token_ids)),
@@ -261,7 +259,13 @@ def _rules(request: TurnRequest, state: SessionState, new: list[int]) -> LogitRu
     return attrs.evolve(request.rules, known=known)
 
 
-def absorbs_first(state: SessionState, limits: SessionLimits, position: int, prompt: int) -> bool:
+def absorbs_first(
+    state: SessionState,
+    limits: SessionLimits,
+    position: int,
+    prompt: int,
+    cache_at: Collection[int],
+) -> bool:
     """Whether what is pending is absorbed and committed before the turn itself.
 
     So that interrupts in a row don't add up, from the very first turn on, and from the first one
@@ -274,7 +278,11 @@ def absorbs_first(state: SessionState, limits: SessionLimits, position: int, pro
         limits: what an empty pool holds.
         position: of what the turn starts from, wherever that is.
         prompt: length of the log with the turn's input.
+        cache_at: positions at which the caller wants states in the prefix cache. The state between
+            the phases goes to the session, so none of them may lie there.
     """
+    if len(state.log) - 1 in cache_at:
+        return False
     was_given_up = position == 0 and state.absorbed > 0 and not state.is_woken
     if was_given_up or len(state.log) - position <= limits.page_size:
         return False

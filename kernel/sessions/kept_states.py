@@ -94,6 +94,21 @@ class KeptStates:
             return self.current
         return self._furthest()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the next turn starts from a mark's state, since the current one is gone."""
+        return self.current is NO_STATE and bool(self.kept)
+
+    @property
+    def others(self) -> tuple[BaseName, ...]:
+        """Names of marks' states but the one that a turn starts from now, the furthest first."""
+        if not self.marks:
+            return ()
+        marked = {mark.version for mark in self.marks.values()}
+        others = [version for version in self.kept if version in marked and version != self.start]
+        found = sorted(others, key=self.position, reverse=True)
+        return tuple(self.name_of(version) for version in found)
+
     def name_of(self, version: int) -> BaseName:
         """How a turn asks for a state as its base."""
         return BaseName(self._holder, version)

@@ -152,7 +152,9 @@ class TurnStarts:
         if turn.image is not None:
             # It wasn't known before how much is left to absorb.
             limits, position = self._home.limits, turn.image.position
-            turn.absorb_first = absorbs_first(self.state, limits, position, turn.known_len)
+            turn.absorb_first = absorbs_first(
+                self.state, limits, position, turn.known_len, turn.cache.named
+            )
         active.scheduler_incarnation = self._system.incarnation_of(SCHEDULER)
         if self._tell_scheduler(Submit(turn)):
             self._home.door.leave(turn.id)

@@ -1,5 +1,7 @@
 """What is pending when a session is woken is absorbed and committed first, as everywhere."""
 
+from typing import Any
+
 import pytest
 
 from kernel.messages import Hibernate
@@ -26,7 +28,7 @@ def with_snapshot(world: Durable, later_turns: int) -> SessionActor:
     return session
 
 
-def reopened(world: Durable, **config: int) -> tuple[Durable, SessionActor]:
+def reopened(world: Durable, **config: Any) -> tuple[Durable, SessionActor]:
     again = Durable.on(world.crash(), **config)
     return again, again.wake("a")
 

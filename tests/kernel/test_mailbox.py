@@ -31,6 +31,7 @@ RIM = {
     "session_handle",
     "shell",
     "streaming_session",
+    "wake_calls",
 }
 
 

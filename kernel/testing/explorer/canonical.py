@@ -145,6 +145,7 @@ def _session_form(names: Names, actor: SessionActor) -> tuple[Any, ...]:
         state.image is not None,
         None if state.inherited is None else names.base(state.inherited),
         state.absorbed > 0,
+        state.is_woken,
         None
         if last is None
         else (

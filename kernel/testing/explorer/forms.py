@@ -162,6 +162,8 @@ def turn_form(
         names.handle(claim),
         names.handle(parked),
         names.base(turn.base),
+        tuple(names.base(base) for base in turn.fallbacks),
+        turn.is_behind,
         turn.absorb_first,
         tuple(turn.new),
         turn.input_len,

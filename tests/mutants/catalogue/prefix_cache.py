@@ -16,6 +16,7 @@ _NEAR = (
     "tests/prefix_cache/test_publishing.py",
     "tests/prefix_cache/test_cache_room.py",
 )
+_NEAREST = "tests/prefix_cache/test_nearest_states.py::test_"
 
 MUTANTS: list[Mutant] = [
     Mutant(
@@ -62,9 +63,25 @@ MUTANTS: list[Mutant] = [
         "session-state-passed-over",
         "A turn starts from its session's own state where there is one.",
         "kernel/scheduling/admission.py",
-        "        if has_state or turn.base is not ZEROS or turn.image is not None:\n",
-        "        if has_state or turn.image is not None:\n",
+        "        is_newest = turn.base is not ZEROS and not turn.is_behind\n",
+        "        is_newest = False\n",
         near=_NEAR,
+    ),
+    Mutant(
+        "marks-passed-over",
+        "A turn whose base is gone starts from the furthest mark's state that is left.",
+        "kernel/scheduling/admission.py",
+        "        turn.base = left[0] if left else ZEROS\n",
+        "        turn.base = ZEROS\n",
+        near=(_NEAREST + "the_furthest_mark_that_is_left_is_where_it_starts",),
+    ),
+    Mutant(
+        "nearer-state-preferred",
+        "Of a session's state that isn't its newest and a cached one the furthest is the base.",
+        "kernel/scheduling/admission.py",
+        "match.position > self._start(turn) else None",
+        "match.position > 0 else None",
+        near=(_NEAREST + "the_cache_is_asked_too_and_the_furthest_wins",),
     ),
     Mutant(
         "going-on-counts-as-landed",

@@ -151,8 +151,8 @@ MUTANTS: list[Mutant] = [
         "gone-base-waited-for",
         "A turn whose base was given up meanwhile starts from the log.",
         _ADMISSION,
-        '        if isinstance(claim, Refused) and claim.reason == "base":',
-        '        if isinstance(claim, Refused) and claim.slots_short and claim.reason == "base":',
+        '        while has_more and isinstance(claim, Refused) and claim.reason == "base":',
+        "        while has_more and isinstance(claim, Refused) and claim.slots_short:",
         rule="5 version counts states",
     ),
     Mutant(
