@@ -1,6 +1,6 @@
 """The one turn that a session runs: its bookkeeping, and how it is put together."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import attrs
 
