@@ -7,6 +7,7 @@ from typing import Literal
 
 import attrs
 
+from kernel.actors.actor import Timer
 from kernel.actors.reply import Reply
 from kernel.ids import TurnId
 from kernel.params import SamplingParams
@@ -53,6 +54,8 @@ class TurnRequest:
     rules: LogitRules | None = None
     """What its sampling asks beyond temperature, top-k and top-p; without its tokens."""
     context: Mapping[str, object] = attrs.field(factory=dict[str, object])
+    alarms: dict[str, Timer] = attrs.field(factory=dict[str, Timer])
+    """By kind, those that are armed."""
     interrupts: list[Reply[int]] = attrs.field(factory=list[Reply[int]])
     """Interrupts that came while it waited for its place in the session."""
     opening_ids: tuple[int, ...] = ()

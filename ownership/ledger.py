@@ -57,7 +57,7 @@ class Ledger:
         track_freed: remember what was given back, for :meth:`drain_freed`.
     """
 
-    __slots__ = ("_book", "_view")
+    __slots__ = ("_book", "_mover", "_view")
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class Ledger:
         _check_alike(capacity, host)
         self._book = Book(capacity, host, track_freed)
         self._view = LedgerView(self._book)
+        self._mover = partial(custody.move, self._book)
         self.observer = observer
 
     @property
@@ -117,7 +118,7 @@ class Ledger:
 
     def mover(self) -> Callable[[ClaimHandle, CustodianId, CustodianId, str], None]:
         """``move`` itself, bound once: a mailbox calls it on every hop of a handle."""
-        return partial(custody.move, self._book)
+        return self._mover
 
     def reclaim(self, custodian: CustodianId, /) -> Reclaimed:
         """End all claims in the custody of the dead, by the type of their handles; for supervision.

@@ -59,6 +59,7 @@ class Dispatcher:
         self._children: dict[CustodianId, Child] = {}
         self._incarnations: dict[CustodianId, int] = {}
         self._ready: deque[Mailbox[Any]] = deque()
+        self._ring: Callable[[Mailbox[Any]], None] = self._enqueue  # one for all mailboxes
         self._inbox: deque[tuple[Address[Any], Message]] = deque()
         self._edge: deque[Callable[[], None]] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
@@ -128,9 +129,7 @@ class Dispatcher:
             self._incarnations[actor.name] = incarnation
             self._children[actor.name] = child
         actor.incarnation = incarnation
-        actor.mailbox = Mailbox(
-            actor.name, self._ledger, bound=actor.mail_bound, ready=self._enqueue
-        )
+        actor.mailbox = Mailbox(actor.name, self._ledger, bound=actor.mail_bound, ready=self._ring)
         self._actors[actor.name] = actor
 
     def retire(self, actor: AnyActor, /) -> None:

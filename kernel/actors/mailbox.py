@@ -63,18 +63,19 @@ class Mailbox(Generic[M]):
         self.owner = owner
         self.custodian = CustodianId(f"mail:{owner}")
         self.queued = False
-        self._mail: deque[M] = deque()
+        self._mail: deque[M] | None = None
+        # Only while there is mail: empty, it would be a third of what a session at rest takes.
         self._move = ledger.mover()
         self._bound = bound
         self._ready = ready
         self._closed = False
 
     def __len__(self) -> int:
-        return len(self._mail)
+        return 0 if self._mail is None else len(self._mail)
 
     def __iter__(self) -> Iterator[M]:
         """The mail under way, oldest first; only to be looked at."""
-        return iter(self._mail)
+        return iter(self._mail or ())
 
     def post(self, message: Consume[M], sender: CustodianId) -> M | None:
         """Put a message in; return it untouched when the addressee is gone.
@@ -85,14 +86,16 @@ class Mailbox(Generic[M]):
         """
         if self._closed:
             return message
-        if len(self._mail) >= self._bound:
+        mail: deque[M] = self._mail or deque()
+        if len(mail) >= self._bound:
             raise MailboxOverflow(f"{self.owner}: more than {self._bound} messages under way")
         carries = message.carries
         if carries:
             move, custodian, site = self._move, self.custodian, type(message).__name__
             for name in carries:
                 move(getattr(message, name), sender, custodian, site)
-        self._mail.append(message)
+        mail.append(message)
+        self._mail = mail
         if not self.queued:
             self.queued = True
             self._ready(self)
@@ -104,7 +107,12 @@ class Mailbox(Generic[M]):
         Raises:
             IndexError: there is no mail.
         """
-        message = self._mail.popleft()
+        mail = self._mail
+        if mail is None:
+            raise IndexError(f"{self.owner}: there is no mail")
+        message = mail.popleft()
+        if not mail:
+            self._mail = None
         carries = message.carries
         if carries:
             move, site = self._move, type(message).__name__
@@ -115,6 +123,6 @@ class Mailbox(Generic[M]):
     def close(self) -> list[M]:
         """Accept nothing more and return what was not delivered. Idempotent."""
         self._closed = True
-        left = list(self._mail)
-        self._mail.clear()
+        left = list(self)
+        self._mail = None
         return left

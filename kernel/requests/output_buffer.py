@@ -17,7 +17,7 @@ import attrs
 from kernel.outputs import CacheMiss, Delta, FinishReason, TokenLogprobs, Usage
 from kernel.requests.detokenizer import IncrementalDetokenizer, StopHit
 
-__all__ = ["TurnEnd", "TurnOutput"]
+__all__ = ["Receipt", "TurnEnd", "TurnOutput"]
 
 
 @attrs.frozen
@@ -30,6 +30,13 @@ class TurnEnd:
     stop_reason: str | int | None = None
     error: BaseException | None = None
     """Raised to the caller instead of a result."""
+
+
+@attrs.define(eq=False)
+class Receipt:
+    """How much of a turn its caller has received: what a session keeps of its last output."""
+
+    tokens: int = 0
 
 
 @final
@@ -72,7 +79,7 @@ class TurnOutput:
         self.cache_miss: CacheMiss | None = None
         self.recomputed_tokens = 0
         self.preemptions = 0
-        self.delivered = 0
+        self.receipt = Receipt()
         self.on_news: Callable[[], None] | None = None
         """Called with each token and with the end, by whoever writes them; must not raise."""
         self.hidden_tail = 0
@@ -88,6 +95,15 @@ class TurnOutput:
         self._delta_readers = 0
         self._event: anyio.Event | None = None
         self._final_delta_sent = False
+
+    @property
+    def delivered(self) -> int:
+        """Tokens that the caller has received."""
+        return self.receipt.tokens
+
+    @delivered.setter
+    def delivered(self, tokens: int) -> None:
+        self.receipt.tokens = tokens
 
     # Written by the scheduler and the session
 

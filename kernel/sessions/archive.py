@@ -10,7 +10,6 @@ stays as it was, and the next change begins by cutting the store's log to the se
 """
 
 from array import array
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol, final
 
@@ -102,6 +101,24 @@ class SessionArchive:
         snapshots: the state that is kept beside the log.
     """
 
+    __slots__ = (
+        "_doing",
+        "_facts",
+        "_has_kept_facts",
+        "_holder",
+        "_is_in_doubt",
+        "_kept",
+        "_kept_len",
+        "_kept_salt",
+        "_numbers",
+        "_session_id",
+        "_system",
+        "change",
+        "deferred",
+        "is_opened",
+        "snapshots",
+    )
+
     def __init__(
         self,
         session_id: SessionId,
@@ -113,7 +130,7 @@ class SessionArchive:
         numbers: Iterator[int],
     ) -> None:
         self.change: Change | None = None
-        self.deferred: deque[Deferred] = deque()
+        self.deferred: list[Deferred] = []
         self._doing: Change | None = None
         """It is kept, and is being done to the session."""
         self.snapshots = SessionSnapshots(session_id, holder, system, probe, numbers)
@@ -163,7 +180,7 @@ class SessionArchive:
             if change is not None and change.asker is not None:
                 change.asker.fail(error)
         while self.deferred:
-            self.deferred.popleft().reply.fail(error)
+            self.deferred.pop(0).reply.fail(error)
 
     def propose(
         self,

@@ -6,7 +6,6 @@ runs. The idle clock runs only while no turn is live, and starts when the last o
 """
 
 from kernel.actors.actor import Address, System, Timer
-from kernel.ids import TurnId
 from kernel.messages import AlarmKind, ForgetIdle, SessionMessage, TurnAlarm
 from kernel.turn import TurnRequest
 from ownership import CustodianId
@@ -23,6 +22,15 @@ class Deadlines:
         idle_timeout_s: ``None``: it may be idle for ever.
     """
 
+    __slots__ = (
+        "_here",
+        "_idle_timeout_s",
+        "_idle_timer",
+        "_rests",
+        "_sender",
+        "_system",
+    )
+
     def __init__(
         self,
         system: System,
@@ -36,22 +44,22 @@ class Deadlines:
         self._idle_timeout_s = idle_timeout_s
         self._idle_timer: Timer | None = None
         self._rests = 0
-        self._by_turn: dict[TurnId, dict[AlarmKind, Timer]] = {}
 
     def begin(self, request: TurnRequest) -> None:
         """Arm what a turn asks for; its waiting so far counts."""
         submitted = request.output.submitted_at
         if request.queue_timeout_s is not None:
-            self._arm(request.id, "queue_timeout", submitted + request.queue_timeout_s)
+            self._arm(request, "queue_timeout", submitted + request.queue_timeout_s)
         if request.timeout_s is not None:
-            self._arm(request.id, "timeout", submitted + request.timeout_s)
+            self._arm(request, "timeout", submitted + request.timeout_s)
         if request.stall_timeout_s is not None:
-            self._arm(request.id, "stall_timeout", submitted + request.stall_timeout_s)
+            self._arm(request, "stall_timeout", submitted + request.stall_timeout_s)
 
-    def end(self, turn: TurnId) -> None:
+    def end(self, request: TurnRequest) -> None:
         """A turn has ended; idempotent."""
-        for timer in self._by_turn.pop(turn, {}).values():
+        for timer in request.alarms.values():
             timer.cancel()
+        request.alarms.clear()
 
     def has_passed(self, request: TurnRequest, kind: AlarmKind) -> bool:
         """Whether an alarm is due; a stall alarm that came too early is armed again."""
@@ -63,7 +71,7 @@ class Deadlines:
             since = now if output.unread_since is None else output.unread_since
             due = since + request.stall_timeout_s
             if now < due:
-                self._arm(request.id, kind, due)
+                self._arm(request, kind, due)
                 return False
         return True
 
@@ -89,9 +97,8 @@ class Deadlines:
         """Whether an idle alarm was armed for the rest that the session is in now."""
         return rest == self._rests
 
-    def _arm(self, turn: TurnId, kind: AlarmKind, at: float) -> None:
-        alarm = TurnAlarm(turn, kind)
-        timers = self._by_turn.setdefault(turn, {})
-        timers[kind] = self._system.call_at(
+    def _arm(self, request: TurnRequest, kind: AlarmKind, at: float) -> None:
+        alarm = TurnAlarm(request.id, kind)
+        request.alarms[kind] = self._system.call_at(
             at, lambda: self._system.post(self._here, alarm, self._sender)
         )

@@ -39,6 +39,8 @@ class SessionRest:
         tiers: brings the state to the disk.
     """
 
+    __slots__ = ("_archive", "_is_held_up", "_is_leaving", "_residents", "_session", "_tiers")
+
     def __init__(
         self,
         session: Sleeper,

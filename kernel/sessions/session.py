@@ -103,10 +103,16 @@ class SessionActor(Actor[SessionMessage]):
             self.archive = SessionArchive(
                 session_id, name, system, home.probe, self.state, self.identity.facts, home.numbers
             )
-        self._changes = LogChanges(session_id, system, self.state, self.archive, self.identity)
         self._tiers = SessionTiers(name, system, self.state, self.archive)
         place = TurnPlace(
-            session_id, home, self.state, self.archive, self._tiers, deadlines, is_one_shot
+            session_id,
+            self._here,
+            home,
+            self.state,
+            self.archive,
+            self._tiers,
+            deadlines,
+            is_one_shot,
         )
         self._ends = TurnEnds(self, place)
         self._starts = TurnStarts(self, place, self._ends)
@@ -137,6 +143,11 @@ class SessionActor(Actor[SessionMessage]):
     def turns(self) -> int:
         """Turns that the session's history consists of."""
         return self.state.turns
+
+    @property
+    def _changes(self) -> LogChanges:
+        """Made for one message: rare ones, and most sessions get none of them."""
+        return LogChanges(self.session_id, self.system, self.state, self.archive, self.identity)
 
     @property
     def phase(self) -> Literal["idle", "queued", "running", "closed"]:
@@ -328,7 +339,7 @@ class SessionActor(Actor[SessionMessage]):
         self._ends.judge_decided()
         while archive is not None and archive.change is None and archive.deferred:
             self.handle(archive.deferred[0])
-            archive.deferred.popleft()  # not before: who dies of it has a caller to tell
+            archive.deferred.pop(0)  # not before: who dies of it has a caller to tell
         if not self.is_closed:
             self._starts.start_waiting()
 

@@ -5,7 +5,6 @@ below that, so here it is forgotten at the same moment; one that can't be kept o
 is no more than a state to be computed again.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, final
 
@@ -51,6 +50,18 @@ class SessionSnapshots:
         position: of the snapshot in the store; ``None``: there is none.
     """
 
+    __slots__ = (
+        "_bytes",
+        "_fetches",
+        "_holder",
+        "_numbers",
+        "_offered",
+        "_probe",
+        "_session_id",
+        "_system",
+        "position",
+    )
+
     def __init__(
         self,
         session_id: SessionId,
@@ -66,7 +77,7 @@ class SessionSnapshots:
         self._probe = probe
         self._bytes = 0
         self._numbers = numbers
-        self._offered: deque[tuple[int, int, int, Callable[[], None]]] = deque()
+        self._offered: list[tuple[int, int, int, Callable[[], None]]] = []
         """Number, position and bytes of each snapshot on its way, and what waits for it."""
         self._fetches: list[_Fetch] = []
 
@@ -102,7 +113,7 @@ class SessionSnapshots:
         """The store has kept a snapshot, or hasn't."""
         if not self._offered or self._offered[0][0] != message.number:
             return  # asked of a store that is dead, or by a namesake
-        _, position, nbytes, then = self._offered.popleft()
+        _, position, nbytes, then = self._offered.pop(0)
         if message.fault is not None:
             self.tell_lost(position, message.fault)
         else:
@@ -153,7 +164,7 @@ class SessionSnapshots:
 
     def went_down(self, down: Down) -> None:
         """The store has died; nobody will answer what it was asked."""
-        offered, self._offered = self._offered, deque()
+        offered, self._offered = self._offered, []
         for _, _, _, then in offered:
             then()
         lost = [fetch for fetch in self._fetches if fetch.incarnation == down.incarnation]

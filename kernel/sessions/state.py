@@ -14,7 +14,7 @@ from kernel.errors import ValidationError
 from kernel.ids import TurnId
 from kernel.outputs import CacheMiss
 from kernel.requests.conversation import Conversation
-from kernel.requests.output_buffer import TurnOutput
+from kernel.requests.output_buffer import Receipt
 from kernel.sessions.kept_states import FREE, NO_STATE, KeptStates, Mark, StateCosts
 from kernel.sessions.logged_turns import LoggedTurns, logged_turn
 from kernel.state_image import StateImage
@@ -44,7 +44,7 @@ class LastTurn:
     """Length of the log before the turn."""
     input_len: int
     kept: int
-    output: TurnOutput
+    receipt: Receipt
     """Tells how many tokens its caller has received, which may be after it has ended."""
 
 
@@ -71,6 +71,25 @@ class SessionState:
     """
 
     held: Owns[BatchOwned | None]
+
+    __slots__ = (
+        "_changes",
+        "_port",
+        "_view",
+        "absorbed",
+        "cache_miss",
+        "cache_salt",
+        "conversation",
+        "held",
+        "image",
+        "inherited",
+        "last",
+        "log",
+        "logged",
+        "slides",
+        "states",
+        "turn_starts",
+    )
 
     def __init__(
         self,
@@ -177,7 +196,7 @@ class SessionState:
             self.logged.add(logged_turn(len(self.log), len(tokens), request.kind, composing))
             if request.kind == "generate":
                 self.turn_starts.append(len(self.log))
-        self.last = LastTurn(request.id, len(self.log), len(tokens), kept, request.output)
+        self.last = LastTurn(request.id, len(self.log), len(tokens), kept, request.output.receipt)
         self.cache_miss = request.output.cache_miss
         self.extend(tokens)
         self.extend(request.output.tokens[:kept])
@@ -192,7 +211,7 @@ class SessionState:
             ValidationError: its caller has not received so many, or there is no last turn.
         """
         last = self.last
-        received = 0 if last is None else min(last.kept, last.output.delivered)
+        received = 0 if last is None else min(last.kept, last.receipt.tokens)
         if last is None or (keep is not None and not 0 <= keep <= received):
             raise keep_error(keep, received)
         if keep is None or keep == last.kept:

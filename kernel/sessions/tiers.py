@@ -31,6 +31,17 @@ Then = Callable[[StateImage | None], None]
 class SessionTiers:
     """One session's images."""
 
+    __slots__ = (
+        "_archive",
+        "_exports",
+        "_fetched",
+        "_holder",
+        "_reads",
+        "_state",
+        "_system",
+        "_tickets",
+    )
+
     def __init__(
         self,
         holder: CustodianId,
@@ -42,9 +53,9 @@ class SessionTiers:
         self._system = system
         self._state = state
         self._archive = archive
-        self._reads: dict[BaseName, list[Then]] = {}
+        self._reads: tuple[tuple[BaseName, Then], ...] = ()
         self._tickets = 0
-        self._exports: list[Reply[Exported]] = []
+        self._exports: tuple[Reply[Exported], ...] = ()
         self._fetched: TurnId | None = None
         """The turn that waits for an image of the store's, or has one."""
 
@@ -55,9 +66,9 @@ class SessionTiers:
 
     def read(self, base: BaseName, then: Then) -> None:
         """Read a state into an image; ``then`` is called once, with ``None`` where it can't be."""
-        waiting = self._reads.setdefault(base, [])
-        waiting.append(then)
-        if len(waiting) > 1:
+        is_asked_for = self._is_asked_for(base)
+        self._reads += ((base, then),)
+        if is_asked_for:
             return
         message = ReadOutState(self._holder, base)
         if self._system.post(_SCHEDULER, message, self._holder) is not None:
@@ -65,7 +76,7 @@ class SessionTiers:
 
     def state_read(self, message: StateRead) -> None:
         """The scheduler has answered."""
-        if message.image is None and self._archive is not None and message.base in self._reads:
+        if message.image is None and self._archive is not None and self._is_asked_for(message.base):
             fault = StoreFault(message.why, "failed")
             self._archive.snapshots.tell_lost(0, fault)
         self._answer(message.base, message.image)
@@ -78,12 +89,18 @@ class SessionTiers:
 
     def scheduler_died(self) -> None:
         """Nobody reads any more."""
-        for base in list(self._reads):
+        for base in dict(self._reads):
             self._answer(base, None)
 
+    def _is_asked_for(self, base: BaseName) -> bool:
+        return any(read == base for read, _ in self._reads)
+
     def _answer(self, base: BaseName, image: StateImage | None) -> None:
-        for then in self._reads.pop(base, ()):
-            then(image)
+        reads = self._reads
+        self._reads = tuple(read for read in reads if read[0] != base)
+        for read, then in reads:
+            if read == base:
+                then(image)
 
     # Down a tier
 
@@ -182,14 +199,15 @@ class SessionTiers:
 
     def abandon(self, lost: BaseException) -> None:
         """The session died; nobody answers any more what it was asked for."""
-        while self._exports:
-            self._exports.pop().fail(lost)
+        exports, self._exports = self._exports, ()
+        for reply in exports:
+            reply.fail(lost)
 
     def export(
         self, record: SessionRecord, reply: Reply[Exported], then: Callable[[], None]
     ) -> None:
         """Answer with a record and the furthest state that there is for it; then go on."""
-        self._exports.append(reply)
+        self._exports += (reply,)
         done = partial(self._exported, record, reply, then)
         state, archive = self._state, self._archive
         base, image = state.base, state.image
@@ -212,7 +230,7 @@ class SessionTiers:
         then: Callable[[], None],
         image: StateImage | None,
     ) -> None:
-        self._exports.remove(reply)
+        self._exports = tuple(other for other in self._exports if other is not reply)
         reply.answer(Exported(record, image))
         then()
 

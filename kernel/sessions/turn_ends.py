@@ -11,7 +11,7 @@ import attrs
 
 from kernel.actors.actor import Address
 from kernel.errors import EngineFault, SessionClosed, StoreError
-from kernel.ids import SCHEDULER, SessionId, TurnId, session_custodian
+from kernel.ids import SCHEDULER, SessionId, TurnId
 from kernel.messages import (
     Cancel,
     CancelTurn,
@@ -21,6 +21,7 @@ from kernel.messages import (
     PhaseAbsorbed,
     Rested,
     SchedulerMessage,
+    SessionMessage,
     StopFound,
     TurnEnded,
     TurnFinished,
@@ -74,6 +75,7 @@ class TurnPlace:
     """What the turns of one session begin and end with."""
 
     session_id: SessionId
+    here: Address[SessionMessage]
     home: SessionHome
     state: SessionState
     archive: SessionArchive | None
@@ -90,25 +92,44 @@ class TurnEnds:
     Attributes:
         host: the session.
         active: the turn between its start and its outcome.
-        records: told of each beginning and end.
         last_used_at: when a turn last began or ended.
     """
 
+    __slots__ = (
+        "_archive",
+        "_deadlines",
+        "_home",
+        "_is_one_shot",
+        "_name",
+        "_session_id",
+        "_system",
+        "_tiers",
+        "active",
+        "host",
+        "last_used_at",
+        "state",
+    )
+
     def __init__(self, host: TurnHost, place: TurnPlace) -> None:
         home = place.home
-        self.host = host
+        self.host: TurnHost = host
         self.active: ActiveTurn | None = None
-        self.records = TurnRecords(place.session_id, home.counters, place.deadlines, home.probe)
         self.last_used_at = home.system.now()
         self.state = place.state
         self._session_id = place.session_id
-        self._name = session_custodian(place.session_id)
+        self._name = place.here.name
         self._system = home.system
         self._home = home
         self._archive = place.archive
         self._tiers = place.tiers
         self._deadlines = place.deadlines
         self._is_one_shot = place.is_one_shot
+
+    @property
+    def records(self) -> TurnRecords:
+        """Told of each beginning and end, of which a turn has one each."""
+        home = self._home
+        return TurnRecords(self._session_id, home.counters, self._deadlines, home.probe)
 
     def begin(self, active: ActiveTurn) -> None:
         """A turn runs from here on."""
@@ -264,7 +285,7 @@ class TurnEnds:
         active, self.active = self.active, None
         self.host = NOBODY
         if active is not None:
-            self._deadlines.end(active.id)
+            self._deadlines.end(active.request)
             self._home.door.leave(active.id)
             active.settle(TurnEnd("error", 0, error=lost))
 

@@ -24,6 +24,8 @@ __all__ = ["TurnQueue"]
 class TurnQueue:
     """The requests that wait, and how one is told that it won't run."""
 
+    __slots__ = ("_deadlines", "_door", "_here", "_requests", "_session_id", "_state", "_system")
+
     def __init__(
         self,
         session_id: SessionId,
@@ -123,7 +125,7 @@ class TurnQueue:
 
     def _end(self, request: TurnRequest, end: TurnEnd) -> None:
         self._door.leave(request.id)
-        self._deadlines.end(request.id)
+        self._deadlines.end(request)
         if end.error is not None:
             request.accepted.fail(end.error)  # of one that was held, and not accepted yet
             for reply in request.interrupts:

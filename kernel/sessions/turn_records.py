@@ -59,7 +59,7 @@ class TurnRecords:
     def ended(self, active: ActiveTurn, end: TurnEnd) -> None:
         """A turn has come to its outcome; whoever waits for it is told."""
         self._counters.count(end)
-        self._deadlines.end(active.id)
+        self._deadlines.end(active.request)
         active.settle(end)
         self._report("turn.ended", active, end)
 

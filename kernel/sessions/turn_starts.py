@@ -7,13 +7,12 @@ from typing import Final, final
 
 from kernel.actors.actor import Address
 from kernel.errors import EngineFault, SessionBusy, TenureError
-from kernel.ids import SCHEDULER, session_custodian
+from kernel.ids import SCHEDULER
 from kernel.messages import (
     CancelTurn,
     Composed,
     Rested,
     SchedulerMessage,
-    SessionMessage,
     Submit,
 )
 from kernel.requests.output_buffer import TurnEnd
@@ -36,16 +35,31 @@ class TurnStarts:
         waiting: turns that have arrived and not started.
     """
 
+    __slots__ = (
+        "_archive",
+        "_deadlines",
+        "_ends",
+        "_home",
+        "_is_one_shot",
+        "_name",
+        "_session_id",
+        "_starts_waiting",
+        "_system",
+        "_tiers",
+        "host",
+        "state",
+        "waiting",
+    )
+
     def __init__(self, host: TurnHost, place: TurnPlace, ends: TurnEnds) -> None:
-        home, name = place.home, session_custodian(place.session_id)
-        here = Address[SessionMessage](name)
-        self.host = host
+        home = place.home
+        self.host: TurnHost = host
         self.waiting = TurnQueue(
-            place.session_id, place.state, home.door, place.deadlines, home.system, here
+            place.session_id, place.state, home.door, place.deadlines, home.system, place.here
         )
         self.state = place.state
         self._session_id = place.session_id
-        self._name = name
+        self._name = place.here.name
         self._system = home.system
         self._home = home
         self._archive = place.archive
@@ -122,7 +136,7 @@ class TurnStarts:
                 self.host.close(error)
             return
         self._deadlines.wake()
-        self._deadlines.end(request.id)
+        self._deadlines.end(request)
         self._deadlines.begin(request)
         self.state.last = None
         active = ActiveTurn(request)

@@ -29,11 +29,13 @@ def test_steps_are_measured_by_rows() -> None:
 
 
 def test_idle_sessions_are_counted_timed_and_weighed() -> None:
-    """A session at rest costs no task; what it costs is bytes."""
-    figures = idle_sessions(count=50)
+    """A session at rest costs no task; what it costs is bytes, and a turn leaves few behind."""
+    figures = idle_sessions(count=50, used=20)
 
     assert figures["count"] == 50
-    assert 0 < figures["bytes_each"] < 50_000
+    assert 0 < figures["bytes_each"] < 2_450
+    assert 0 < figures["bytes_after_turns"] < 3_300
+    assert 0 < figures["bytes_with_store"] < 4_200
 
 
 @pytest.mark.timeout(120)

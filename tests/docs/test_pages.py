@@ -142,13 +142,19 @@ def test_the_table_of_figures_takes_what_the_bench_prints() -> None:
         "lease_us": 2,
         "hop_us": 3,
         "step_ms": {"1": 4, "32": 5, "256": 6},
-        "idle_sessions": {"count": 7, "bytes_each": 8, "open_s": 9},
+        "idle_sessions": {
+            "count": 7,
+            "bytes_each": 8,
+            "bytes_after_turns": 13,
+            "bytes_with_store": 14,
+            "open_s": 9,
+        },
         "ttft_ms": {"100": 10, "1000": 11, "10000": 12, "tokens_computed": {"100": [4]}},
     }
 
     filled = fill(page, bench)
 
-    assert len(names(page)) == 12
+    assert len(names(page)) == 14
     assert "| 1.5 |" in filled
     assert "| 12 |" in filled
     assert fill(filled, bench) == filled

@@ -154,7 +154,7 @@ KNOWN: dict[type, set[str]] = {
         "session_id",
         "reply",  # the caller's, and in its form
     },
-    LastTurn: {"id", "log_before", "input_len", "kept", "output"},
+    LastTurn: {"id", "log_before", "input_len", "kept", "receipt"},
     # With the images of its turns, ``advances`` follows from what they absorb.
     Flight: {"lease", "turns", "absorbs", "advances", "pool_incarnation", "step", "launched_at"},
     # The last two are for figures.
@@ -177,7 +177,6 @@ ATTRIBUTES: dict[str, set[str]] = {
         *("_here", "_home", "_deadlines", "_ends", "_starts"),
         *("identity", "seat"),  # how it was opened; who looks at it
         *("archive", "removed", "_rest", "_tiers"),
-        "_changes",  # nothing of its own
     },
     "archive": {
         *("change", "deferred", "snapshots", "is_opened", "_kept_len", "_has_kept_facts"),
@@ -210,7 +209,7 @@ ATTRIBUTES: dict[str, set[str]] = {
         *("_port", "_view", "_counters", "_least"),
     },
     "ends": {
-        *("active", "last_used_at", "records", "state", "_tiers", "_archive", "_home"),
+        *("active", "last_used_at", "state", "_tiers", "_archive", "_home"),
         *("_session_id", "_name", "_system", "_deadlines", "_is_one_shot"),
         "host",  # follows from whether the session has ended
     },

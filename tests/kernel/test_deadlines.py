@@ -57,8 +57,8 @@ def test_an_ended_turn_has_no_alarms() -> None:
     scene = Scene()
     request = scene.request(timeout_s=5, queue_timeout_s=5)
     scene.deadlines.begin(request)
-    scene.deadlines.end(request.id)
-    scene.deadlines.end(request.id)
+    scene.deadlines.end(request)
+    scene.deadlines.end(request)
     scene.stack.advance(10)
 
     assert scene.toy.seen == []

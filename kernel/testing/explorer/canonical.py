@@ -153,7 +153,7 @@ def _session_form(names: Names, actor: SessionActor) -> tuple[Any, ...]:
             last.log_before,
             last.input_len,
             last.kept,
-            min(last.kept, last.output.delivered),
+            min(last.kept, last.receipt.tokens),
         ),
         None
         if active is None

@@ -74,8 +74,8 @@ MUTANTS: list[Mutant] = [
         "mail-lost-at-close",
         "Closing a mailbox returns what was not delivered.",
         "kernel/actors/mailbox.py",
-        "        left = list(self._mail)",
-        "        left = list(self._mail)[1:]",
+        "        left = list(self)",
+        "        left = list(self)[1:]",
         rule="6 whoever waits is answered",
     ),
     Mutant(

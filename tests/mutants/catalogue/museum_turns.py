@@ -61,7 +61,7 @@ MUTANTS: list[Mutant] = [
         "What belongs to one turn lives in an object of that turn.",
         "kernel/sessions/turn_starts.py",
         "        active = ActiveTurn(request)\n",
-        "        active = self.__dict__.setdefault('only', ActiveTurn(request))\n",
+        "        active = vars(self._home.door).setdefault(self._name, ActiveTurn(request))\n",
     ),
     Mutant(
         "queued-turn-only-marked",

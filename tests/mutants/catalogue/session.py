@@ -203,7 +203,7 @@ MUTANTS: list[Mutant] = [
         "turn-deadline-never-armed",
         "A turn ends at its deadline.",
         "kernel/sessions/deadlines.py",
-        '            self._arm(request.id, "timeout", submitted + request.timeout_s)',
+        '            self._arm(request, "timeout", submitted + request.timeout_s)',
         "            return",
         rule="deadline never armed",
     ),
