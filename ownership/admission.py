@@ -18,6 +18,7 @@ __all__ = ["grow", "pages_missing", "reserve"]
 
 _NO_SUCH_BASE: Final = Refused("base", 0, 0)
 _GROWN_BY_NONE: Final = Grown(0)
+_GROWN_BY_ONE: Final = Grown(1)
 _DEVICE: Final = Place.DEVICE
 _FILE: Final = Place.FILE
 
@@ -184,6 +185,7 @@ def _new_claim(
         table,
         covered,
         next_full,
+        [],
         first_page,
         position,
         content,
@@ -216,7 +218,8 @@ def grow(book: Book, custodian: CustodianId, claim: BatchOwned, need: Need) -> G
     book.transitions += 1
     if book.observer is not None:
         events.grown(book, book.observer, record, taken)
-    return Grown(missing)
+    # A decode step grows by one: a value that is made anew would be a fifth of this verb.
+    return _GROWN_BY_ONE if missing == 1 else Grown(missing)
 
 
 def _not_grown(record: ClaimRecord) -> str:

@@ -19,7 +19,7 @@ import attrs
 
 from ownership.claims import ClaimRecord, Holder, Step
 from ownership.handles import BatchOwned
-from ownership.ids import NO_SLOT, ClaimId, CustodianId, LeaseId, PageIndex, Place, SlotIndex
+from ownership.ids import ClaimId, CustodianId, LeaseId, PageIndex, Place, SlotIndex
 from ownership.observer import Observer
 from ownership.pools import Pool, pools_of
 from ownership.runs import RunTable
@@ -133,11 +133,6 @@ class Book:
             holder = self.holders[custodian] = Holder(custodian, given)
         return holder
 
-    def make_live(self, record: ClaimRecord, handle: object) -> None:
-        """From here on, holding ``handle`` is what owning the claim means."""
-        self.live[id(handle)] = record
-        record.handle = weakref.ref(handle, self.on_lost)
-
     def make_lease_live(self, entry: LeaseRecord, handle: object) -> None:
         """From here on, holding ``handle`` is what may land the step."""
         self.live_leases[id(handle)] = entry
@@ -150,14 +145,6 @@ class Book:
             del self.live[id(handle)]
         record.handle = None
         record.fate = fate
-
-    def next_generation(self, record: ClaimRecord) -> None:
-        """A fresh handle is about to be made for the claim's slot."""
-        slot = record.slot
-        if slot is NO_SLOT:
-            record.generation += 1
-        else:
-            record.generation = self.generations[slot] = self.generations[slot] + 1
 
     def note_lost(self, ref: weakref.ref[object]) -> None:
         """A live handle was garbage collected: recorded, and nothing is freed.

@@ -112,11 +112,6 @@ class Step:
     quarantined: bool = False
 
 
-def _no_moves() -> list[Move]:
-    # Not list[Move]: to call that costs four times as much, once for each claim.
-    return []
-
-
 @attrs.define(eq=False, weakref_slot=False)
 class ClaimRecord:
     """One claim: at most one slot, the pages taken since its base, and the tip of a shared run."""
@@ -137,6 +132,8 @@ class ClaimRecord:
     """Positions that ``page_table`` covers, those before ``first_page`` included."""
     next_full: int
     """Position at which a landing has to freeze pages again."""
+    trail: list[Move]
+    """The last moves."""
     first_page: int = 0
     """Pages before this one were dropped; ``page_table`` begins with it."""
     position: int = 0
@@ -161,8 +158,6 @@ class ClaimRecord:
     """The verb that spent the last handle."""
     handle: weakref.ref[object] | None = None
     """The live handle; None when nobody owns the claim."""
-    trail: list[Move] = attrs.field(init=False, factory=_no_moves)
-    """The last moves."""
 
     @property
     def ledger(self) -> object:

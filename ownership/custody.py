@@ -1,6 +1,6 @@
 """Who holds a handle: the check that every verb begins with, moving on, and why one was refused."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ownership.book import Book, LeaseRecord
@@ -17,7 +17,10 @@ from ownership.handles import (
 )
 from ownership.ids import DEVICE, CustodianId
 
-__all__ = ["held", "held_lease", "live_claim", "misuse", "move", "refusal"]
+__all__ = ["held", "held_lease", "live_claim", "misuse", "mover", "refusal"]
+
+Mover = Callable[[ClaimHandle, CustodianId, CustodianId, str], None]
+"""Hands a live handle from one custodian to another; the last says where that is asked for."""
 
 _KIND_OF: Final[Mapping[type[object], Kind]] = {
     BatchOwned: BATCH,
@@ -59,21 +62,25 @@ def live_claim(book: Book, handle: ClaimHandle) -> ClaimRecord:
     return record
 
 
-def move(
-    book: Book, handle: ClaimHandle, source: CustodianId, target: CustodianId, site: str
-) -> None:
-    """Hand a live handle on; O(1), and no fresh object."""
-    record = book.live.get(id(handle))
-    if record is None or record.custodian != source or record.step is not None:
-        raise refusal(book, handle, type(handle), source, f"move by {site}")
-    if target == DEVICE:
-        raise misuse(book, f"{record.place()} goes to the device by launch alone, not by {site}")
-    record.custodian = target
-    book.transitions = seq = book.transitions + 1
-    trail = record.trail
-    trail.append((seq, source, target, site))
-    if len(trail) > TRAIL_LENGTH:
-        del trail[: TRAIL_LENGTH // 2]
+def mover(book: Book) -> Mover:
+    """Make what hands a live handle on; O(1) each time, and no fresh object."""
+    live = book.live
+
+    def move(handle: ClaimHandle, source: CustodianId, target: CustodianId, site: str, /) -> None:
+        record = live.get(id(handle))
+        if record is None or record.custodian != source or record.step is not None:
+            raise refusal(book, handle, type(handle), source, f"move by {site}")
+        if target == DEVICE:
+            why = f"goes to the device by launch alone, not by {site}"
+            raise misuse(book, f"{record.place()} {why}")
+        record.custodian = target
+        book.transitions = seq = book.transitions + 1
+        trail = record.trail
+        trail.append((seq, source, target, site))
+        if len(trail) > TRAIL_LENGTH:
+            del trail[: TRAIL_LENGTH // 2]
+
+    return move
 
 
 def misuse(book: Book, message: str) -> LedgerError:

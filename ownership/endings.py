@@ -6,6 +6,7 @@ waits because of a pin.
 """
 
 from collections.abc import Sequence
+from weakref import ref
 
 from ownership import events
 from ownership.book import Book
@@ -73,9 +74,11 @@ def commit(
         if record.pool is not replaced.pool and _is_unchanged(record, replaced):
             # The same state in another place: who waits to start from it must find it there.
             name, replaced.holder = replaced.name, None
+    del book.live[id(working)]
     surplus = _become(book, record, SESSION, holder, "commit", name)
     state = issue_session(record)
-    book.make_live(record, state)
+    book.live[id(state)] = record
+    record.handle = ref(state, book.on_lost)
     book.commits += 1
     if book.observer is not None:
         events.kept(book, book.observer, "claim.committed", record, surplus, replaced)
@@ -91,9 +94,11 @@ def admit(book: Book, holder: Holder, working: BatchOwned) -> CacheOwned:
     verb = "CachePort.admit"
     record = held(book, working, BATCH, holder.custodian, verb)
     _check_complete(book, record, verb)
+    del book.live[id(working)]
     surplus = _become(book, record, CACHE, holder, "admit")
     state = issue_cache(record)
-    book.make_live(record, state)
+    book.live[id(state)] = record
+    record.handle = ref(state, book.on_lost)
     book.admissions += 1
     if book.observer is not None:
         events.kept(book, book.observer, "claim.admitted", record, surplus, None)
@@ -146,8 +151,11 @@ def _become(
     verb: str,
     name: BaseName | None = None,
 ) -> list[PageIndex]:
-    """Change the owner and the generation; pages beyond the position go back and are returned."""
-    book.spend(record, verb)
+    """Change the owner and the generation of a claim whose live handle was taken out of the table.
+
+    Pages beyond the position go back and are returned.
+    """
+    record.fate = verb
     if name is None:
         holder.version += 1
         name = BaseName(holder.custodian, holder.version)
@@ -156,7 +164,11 @@ def _become(
     record.holder = holder
     record.name = name
     book.names[name.holder, name.version] = record
-    book.next_generation(record)
+    slot = record.slot
+    if slot is NO_SLOT:
+        record.generation += 1
+    else:
+        record.generation = book.generations[slot] = book.generations[slot] + 1
     book.transitions += 1
     return _trim(book, record)
 

@@ -26,14 +26,13 @@ The code. ``book`` is the table; ``admission`` (reserve, grow), ``stepping`` (la
 each begins with; ``runs`` are the frozen pages; ``ports`` say who may call what.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import final
 
 from ownership import custody, endings, events, stepping
 from ownership.audit import AuditReport
 from ownership.book import Book
-from ownership.custody import misuse
+from ownership.custody import Mover, misuse
 from ownership.handles import ClaimHandle, Lease
 from ownership.ids import DEVICE, CustodianId, PageIndex, Place, SlotIndex
 from ownership.observer import Observer
@@ -70,7 +69,7 @@ class Ledger:
         _check_alike(capacity, host)
         self._book = Book(capacity, host, track_freed)
         self._view = LedgerView(self._book)
-        self._mover = partial(custody.move, self._book)
+        self._mover = custody.mover(self._book)
         self.observer = observer
 
     @property
@@ -114,10 +113,10 @@ class Ledger:
             StaleHandle: the handle is spent, or ``source`` does not hold it.
             LedgerError: the target is the device, where ``launch`` alone leads.
         """
-        custody.move(self._book, handle, source, target, site)
+        self._mover(handle, source, target, site)
 
-    def mover(self) -> Callable[[ClaimHandle, CustodianId, CustodianId, str], None]:
-        """``move`` itself, bound once: a mailbox calls it on every hop of a handle."""
+    def mover(self) -> Mover:
+        """``move`` itself, without the ledger's name before it: for every hop of a handle."""
         return self._mover
 
     def reclaim(self, custodian: CustodianId, /) -> Reclaimed:

@@ -12,6 +12,7 @@ from ownership.book import Book, LeaseRecord
 from ownership.claims import BATCH, UNDEFINED, VALID, ClaimRecord, Step
 from ownership.custody import held_lease, misuse, refusal
 from ownership.endings import unpin
+from ownership.errors import LedgerError
 from ownership.handles import BatchOwned, Lease, issue_lease
 from ownership.ids import DEVICE, ClaimId, CustodianId, Place
 from ownership.runs import Run
@@ -87,27 +88,31 @@ def land(
 
 
 def _check_absorbed(book: Book, entry: LeaseRecord, outcome: Absorbed) -> None:
-    what = f"land of lease {entry.step.lease} (step {entry.step.number})"
+    tokens = outcome.tokens
     if entry.step.quarantined:
-        raise misuse(book, f"{what}: its device was given up, so it can only land as failed")
-    if len(outcome.tokens) != len(entry.claims):
-        rows = f"{len(outcome.tokens)} numbers for {len(entry.claims)} rows"
-        raise misuse(book, f"{what}: {rows}")
-    for record, absorbed in zip(entry.claims, outcome.tokens, strict=True):
+        raise _cant_land(book, entry, "its device was given up, so it can only land as failed")
+    if len(tokens) != len(entry.claims):
+        raise _cant_land(book, entry, f"{len(tokens)} numbers for {len(entry.claims)} rows")
+    for record, absorbed in zip(entry.claims, tokens, strict=True):
         if absorbed < 0 or record.position + absorbed > record.covered:
             span = f"absorbed {absorbed} at position {record.position}, covers {record.covered}"
-            raise misuse(book, f"{what}: {record.place()} {span}")
+            raise _cant_land(book, entry, f"{record.place()} {span}")
     if book.loads_late_pages:
-        _check_loaded(book, entry, outcome, what)
+        _check_loaded(book, entry, outcome)
 
 
-def _check_loaded(book: Book, entry: LeaseRecord, outcome: Absorbed, what: str) -> None:
+def _cant_land(book: Book, entry: LeaseRecord, why: str) -> LedgerError:
+    step = entry.step
+    return misuse(book, f"land of lease {step.lease} (step {step.number}): {why}")
+
+
+def _check_loaded(book: Book, entry: LeaseRecord, outcome: Absorbed) -> None:
     """A state that begins without its first pages comes whole."""
     for record, absorbed in zip(entry.claims, outcome.tokens, strict=True):
         dropped = record.first_page * book.capacity.page_size
         if record.position + absorbed < dropped:
             span = f"absorbed {absorbed} at position {record.position}, has dropped {dropped}"
-            raise misuse(book, f"{what}: {record.place()} {span}")
+            raise _cant_land(book, entry, f"{record.place()} {span}")
 
 
 def _land_absorbed(

@@ -186,7 +186,7 @@ class Dispatcher:
     def _serve(self, mailbox: Mailbox[Any]) -> None:
         mailbox.queued = False
         actor = self._actors.get(mailbox.owner)
-        if actor is None or actor.mailbox is not mailbox or not len(mailbox):
+        if actor is None or actor.mailbox is not mailbox or mailbox.waiting is None:
             return
         self.hops += 1
         in_hand: Message | None = None
@@ -198,7 +198,7 @@ class Dispatcher:
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
         else:
-            if len(mailbox) and not mailbox.queued:
+            if not mailbox.queued and len(mailbox):
                 mailbox.queued = True
                 self._ready.append(mailbox)
         while self._edge:

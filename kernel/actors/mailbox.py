@@ -48,9 +48,13 @@ class Mailbox(Generic[M]):
         ledger: where custody of carried handles is moved.
         bound: most messages that the protocol can have under way to this actor.
         ready: called when mail arrives and the mailbox isn't on the run queue already.
+
+    Attributes:
+        waiting: the mail under way, oldest first, only to be looked at; ``None`` when there is
+            none, since an empty queue would be a third of what a session at rest takes.
     """
 
-    __slots__ = ("_bound", "_closed", "_mail", "_move", "_ready", "custodian", "owner", "queued")
+    __slots__ = ("_bound", "_closed", "_move", "_ready", "custodian", "owner", "queued", "waiting")
 
     def __init__(
         self,
@@ -63,19 +67,18 @@ class Mailbox(Generic[M]):
         self.owner = owner
         self.custodian = CustodianId(f"mail:{owner}")
         self.queued = False
-        self._mail: deque[M] | None = None
-        # Only while there is mail: empty, it would be a third of what a session at rest takes.
+        self.waiting: deque[M] | None = None
         self._move = ledger.mover()
         self._bound = bound
         self._ready = ready
         self._closed = False
 
     def __len__(self) -> int:
-        return 0 if self._mail is None else len(self._mail)
+        return 0 if self.waiting is None else len(self.waiting)
 
     def __iter__(self) -> Iterator[M]:
         """The mail under way, oldest first; only to be looked at."""
-        return iter(self._mail or ())
+        return iter(self.waiting or ())
 
     def post(self, message: Consume[M], sender: CustodianId) -> M | None:
         """Put a message in; return it untouched when the addressee is gone.
@@ -86,7 +89,9 @@ class Mailbox(Generic[M]):
         """
         if self._closed:
             return message
-        mail: deque[M] = self._mail or deque()
+        mail = self.waiting
+        if mail is None:
+            mail = deque()
         if len(mail) >= self._bound:
             raise MailboxOverflow(f"{self.owner}: more than {self._bound} messages under way")
         carries = message.carries
@@ -95,7 +100,7 @@ class Mailbox(Generic[M]):
             for name in carries:
                 move(getattr(message, name), sender, custodian, site)
         mail.append(message)
-        self._mail = mail
+        self.waiting = mail
         if not self.queued:
             self.queued = True
             self._ready(self)
@@ -107,12 +112,12 @@ class Mailbox(Generic[M]):
         Raises:
             IndexError: there is no mail.
         """
-        mail = self._mail
+        mail = self.waiting
         if mail is None:
             raise IndexError(f"{self.owner}: there is no mail")
         message = mail.popleft()
         if not mail:
-            self._mail = None
+            self.waiting = None
         carries = message.carries
         if carries:
             move, site = self._move, type(message).__name__
@@ -124,5 +129,5 @@ class Mailbox(Generic[M]):
         """Accept nothing more and return what was not delivered. Idempotent."""
         self._closed = True
         left = list(self)
-        self._mail = None
+        self.waiting = None
         return left

@@ -1,5 +1,7 @@
 """Events: each change of owner, with all that an audit of the log alone needs."""
 
+from typing import cast
+
 from ownership import Absorbed, BaseName, Need, StepFailed
 from tests.ownership.support import OTHER, SCHEDULER, Desk, Recorder, open_desk
 
@@ -233,3 +235,17 @@ def test_a_refused_verb_tells_nothing(watched: Desk, recorder: Recorder) -> None
 
     assert [fields["seq"] for _, fields in recorder.events] == [1, 2]
     assert {str(fields.get("to", SCHEDULER)) for _, fields in recorder.events} == {"scheduler"}
+
+
+def test_a_copy_from_another_place_tells_of_all_its_runs(recorder: Recorder) -> None:
+    """A history of two runs is frozen as two; the log names both, the older one apart."""
+    desk = open_desk(host=(2, 8), observer=recorder)
+    desk.committed(5)
+    longer = desk.committed(4, desk.name())
+    recorder.events.clear()
+    copy = desk.copied(desk.ledger.view.name_of(longer))
+
+    (row,) = cast("list[dict[str, object]]", recorder.only("lease.landed")["rows"])
+    (earlier,) = cast("list[dict[str, object]]", row["earlier"])
+    assert [earlier["run"], earlier["parent"]] == [row["parent"], None]
+    assert [earlier["frozen"], row["frozen"]] == [[page] for page in desk.pages(copy)[:2]]
