@@ -89,7 +89,7 @@ class Mailbox(Generic[M]):
         """
         if self._closed:
             return message
-        mail = self.waiting
+        mail: deque[M] | None = self.waiting
         if mail is None:
             mail = deque()
         if len(mail) >= self._bound:
