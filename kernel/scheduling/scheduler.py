@@ -3,20 +3,19 @@
 Its tick is one coalesced message to itself, so it has seen all its mail before it decides. In a
 tick: give room in order of rank (:mod:`kernel.scheduling.admission`), then build one step of
 decode rows and prefill chunks (:mod:`kernel.scheduling.batch`) and launch it. A landing comes
-first, always: the lease is landed whole, then each row is judged under its own guard. The claims
-themselves, and every way in which one leaves, are in :mod:`kernel.scheduling.workload`.
+first, always: the lease is landed whole, then each row is judged under its own guard
+(:mod:`kernel.scheduling.row_judge`). The claims themselves, and every way in which one leaves,
+are in :mod:`kernel.scheduling.workload`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from operator import add
 from typing import assert_never, final
 
 from kernel.actors.actor import Actor, Address, System
 from kernel.actors.door import Door
-from kernel.errors import EngineFault, SamplingError, StepError
+from kernel.errors import EngineFault, StepError
 from kernel.flight import Counters, Flight
-from kernel.foreign_code import failure_of
 from kernel.ids import GPU_POOL, SCHEDULER, TurnId
 from kernel.messages import (
     Cancel,
@@ -31,12 +30,9 @@ from kernel.messages import (
     ReadOutState,
     Rested,
     SchedulerMessage,
-    SessionMessage,
     StepLanded,
-    StopFound,
     Submit,
     Tick,
-    TurnEnded,
     TurnFailed,
 )
 from kernel.policies import Policy, TurnFacts
@@ -44,16 +40,14 @@ from kernel.prefixes.cache import PrefixCache
 from kernel.prefixes.turn_prefixes import NO_PREFIXES, Prefixes
 from kernel.scheduling.admission import Admission
 from kernel.scheduling.batch import build_step
-from kernel.scheduling.landing import count_absorbed, draw_error, fault_of, num_drawn, take_scores
+from kernel.scheduling.landing import fault_of, num_drawn
 from kernel.scheduling.parking import Parking
 from kernel.scheduling.publishing import publish_reached
 from kernel.scheduling.roster import Roster
+from kernel.scheduling.row_judge import RowJudge
 from kernel.scheduling.workload import Workload
 from kernel.step import (
     DeviceLimits,
-    RowFault,
-    RowOutcome,
-    RowScores,
     StepDone,
     StepReport,
     TransferReport,
@@ -92,6 +86,7 @@ class Scheduler(Actor[SchedulerMessage]):
         super().__init__(SCHEDULER, system, mail_bound=mail_bound)
         self.parking = Parking(system, port, view, counters, new_step)
         self._work = Workload(system, port, door, counters, self.parking, prefixes)
+        self._rows = RowJudge(system, self._work, self.parking, counters)
         self._admission = Admission(system, self._work, view, limits, policy, prefixes)
         self._view = view
         self._limits = limits
@@ -203,18 +198,7 @@ class Scheduler(Actor[SchedulerMessage]):
         turn.interrupt_keep = turn.generated if keep is None and not turn.in_flight else keep
         turn.interrupt_reason = reason
         if not turn.in_flight and turn.state is not TurnState.COMMITTING:
-            self._end_interrupted(turn)
-
-    def _end_interrupted(self, turn: OpenTurn) -> None:
-        keep = turn.interrupt_keep
-        kept = turn.generated if keep is None else min(keep, turn.generated)
-        reason = turn.interrupt_reason or "interrupt"
-        has_state = turn.state is TurnState.RUNNING and turn.has_landed
-        if has_state or turn.state is TurnState.PARKING:
-            self._work.finish(turn, reason, None, kept)
-        elif not self._work.finish_parked(turn, reason, kept):
-            self._work.drop(turn)
-            self._work.tell(turn, TurnEnded(turn.id, kept))
+            self._rows.end_interrupted(turn)
 
     def _continue(self, message: Continue) -> None:
         turn = self._work.roster.get(message.turn)
@@ -225,7 +209,7 @@ class Scheduler(Actor[SchedulerMessage]):
         turn.cache.is_planned = False
         self._work.roster.wait(turn)
         if turn.interrupt_reason is not None:
-            self._end_interrupted(turn)
+            self._rows.end_interrupted(turn)
 
     def _down(self, message: Down) -> None:
         if message.name == GPU_POOL:
@@ -276,102 +260,16 @@ class Scheduler(Actor[SchedulerMessage]):
                 flight.turns, flight.absorbs, report.tokens, strict=True
             ):
                 try:
-                    self._judge(turn, absorbed, outcome)
+                    self._rows.judge(turn, absorbed, outcome)
                 except Exception as error:
                     fault = EngineFault(actor=SCHEDULER, why=repr(error))
                     fault.__cause__ = error
-                    self._fail_row(turn, fault)
+                    self._rows.fail(turn, fault)
         else:
             why = why or "it failed without a reason"
             self._work.take_back(flight, StepFailed(why))
             for turn in flight.turns:
-                self._fail_row(turn, StepError(step=flight.step, why=why))
-
-    def _fail_row(self, turn: OpenTurn, error: BaseException) -> None:
-        if turn.cancelled:
-            self._work.drop(turn)
-        elif turn.state is not TurnState.ENDED:
-            self._work.fail(turn, error)
-
-    def _judge(self, turn: OpenTurn, absorbed: int, outcome: RowOutcome) -> None:
-        start = turn.position
-        is_undefined = isinstance(outcome, RowFault) and outcome.is_undefined
-        if not is_undefined:
-            turn.has_computed = True
-            count_absorbed(turn, absorbed, self._counters)
-        token: int | None = None
-        is_last = False
-        if outcome is None or isinstance(outcome, int):
-            token = outcome
-        elif isinstance(outcome, RowScores):
-            token, is_last = take_scores(turn, start, outcome), outcome.is_last
-        turn.is_loading = turn.is_sliding = False
-        turn.has_landed = True
-        self.parking.give_back_parked(turn)
-        if turn.cancelled:
-            self._work.drop(turn)
-            return
-        if is_undefined:
-            self._lose_image(turn)
-            return
-        if token is not None and self._take_token(turn, token, is_last):
-            return
-        if turn.interrupt_reason is not None:
-            self._end_interrupted(turn)
-        elif token is None:
-            if isinstance(outcome, RowFault):
-                self._work.fail(turn, draw_error(turn, outcome))
-            elif turn.position == turn.target:
-                self._reach_target(turn)
-            elif turn.position >= turn.covered:
-                self._work.grows[turn.id] = turn
-
-    def _lose_image(self, turn: OpenTurn) -> None:
-        """The device can't take the state that was read from outside; the log says the same."""
-        turn.image = None
-        # What it finds instead is what it is told to have found.
-        self._counters.cached_tokens -= turn.output.cached_tokens
-        turn.output.cached_tokens = 0
-        turn.was_admitted = False
-        self._work.unload(turn)
-        if turn.interrupt_reason is not None:
-            self._end_interrupted(turn)
-
-    def _take_token(self, turn: OpenTurn, token: int, is_last: bool) -> bool:
-        """Append a drawn token; True when it ended the turn."""
-        new, output = turn.new, turn.output
-        new.append(token)
-        is_stop = token in turn.stop_ids
-        output.push(token, hidden=is_stop)
-        if output.decode_early:
-            self.system.at_the_edge(partial(self._look_for_stop, turn))
-        generated = len(new) - turn.input_len
-        if turn.interrupt_reason is None and (is_stop or is_last or generated >= turn.max_tokens):
-            if is_stop or is_last:
-                self._work.finish(turn, "stop", token if is_stop else None, generated)
-            else:
-                self._work.finish(turn, "length", None, generated)
-            return True
-        if turn.history_len + len(new) > turn.covered:
-            self._work.grows[turn.id] = turn
-        return False
-
-    def _look_for_stop(self, turn: OpenTurn) -> None:
-        """At the edge: the tokenizer is not ours."""
-        address = Address[SessionMessage](turn.session)
-        error = failure_of(turn.output.decode, "the tokenizer")
-        if error is not None or turn.output.stop_hit is not None:
-            self.system.post(address, StopFound(turn.id, error), self.name)
-
-    def _reach_target(self, turn: OpenTurn) -> None:
-        if turn.draws:
-            # Else it would wait for ever: there is nothing left that a row of it could absorb.
-            error = SamplingError(request_id=turn.id, why="the device has reported no token")
-            self._work.fail(turn, error)
-        elif turn.absorb_first:
-            self._work.give_phase(turn)
-        else:
-            self._work.finish(turn, "length", None, 0)
+                self._rows.fail(turn, StepError(step=flight.step, why=why))
 
     # Launch
 

@@ -243,6 +243,7 @@ ATTRIBUTES: dict[str, set[str]] = {
         *("name", "system", "mail_bound", "incarnation", "mailbox", "_work", "_admission"),
         *("_limits", "_policy", "_counters", "_new_step", "_pool", "flight", "_tick_posted"),
         *("_arrivals", "_view", "parking"),
+        "_rows",  # nothing of its own
     },
     "workload": {
         *("claims", "roster", "grows", "port", "door", "counters", "_system", "parking"),

@@ -37,9 +37,9 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "cancelled-chunk-goes-on",
         "a cancelled turn is dropped when its step lands",
-        "kernel/scheduling/scheduler.py",
-        "        self.parking.give_back_parked(turn)\n        if turn.cancelled:\n",
-        "        self.parking.give_back_parked(turn)\n"
+        "kernel/scheduling/row_judge.py",
+        "        self._parking.give_back_parked(turn)\n        if turn.cancelled:\n",
+        "        self._parking.give_back_parked(turn)\n"
         "        if turn.cancelled and turn.draws is None:\n",
     ),
     Mutant(
@@ -59,7 +59,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "chunk-gives-up-its-room",
         "a turn keeps its room from chunk to chunk",
-        "kernel/scheduling/scheduler.py",
+        "kernel/scheduling/row_judge.py",
         "        turn.has_landed = True\n",
         "        turn.has_landed = token is not None or bool(self._work.preempt(turn)) or True\n",
     ),
@@ -73,7 +73,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "cancelled-row-keeps-its-claim",
         "the claim of a cancelled turn is given back when its step lands",
-        "kernel/scheduling/scheduler.py",
+        "kernel/scheduling/row_judge.py",
         "        if turn.cancelled:\n            self._work.drop(turn)\n            return",
         "        if turn.cancelled:\n            self._work.roster.end(turn)\n            return",
     ),

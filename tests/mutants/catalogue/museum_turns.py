@@ -110,22 +110,22 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "prefill-outlives-its-client",
         "A cancelled prefill ends with the chunk that is under way.",
-        "kernel/scheduling/scheduler.py",
-        "        self.parking.give_back_parked(turn)\n        if turn.cancelled:\n",
-        "        self.parking.give_back_parked(turn)\n"
+        "kernel/scheduling/row_judge.py",
+        "        self._parking.give_back_parked(turn)\n        if turn.cancelled:\n",
+        "        self._parking.give_back_parked(turn)\n"
         "        if turn.cancelled and token is not None:\n",
     ),
     Mutant(
         "failed-row-fails-nobody",
         "A turn whose step has failed ends with that failure.",
-        "kernel/scheduling/scheduler.py",
+        "kernel/scheduling/row_judge.py",
         "        elif turn.state is not TurnState.ENDED:\n",
         "        elif turn.state is TurnState.WAITING:\n",
     ),
     Mutant(
         "first-token-stops-nothing",
         "A stop token ends a turn, also as its first.",
-        "kernel/scheduling/scheduler.py",
+        "kernel/scheduling/row_judge.py",
         "turn.interrupt_reason is None and (is_stop or is_last or generated >= turn.max_tokens):",
         "turn.interrupt_reason is None and (\n"
         "            (is_stop and generated > 1) or generated >= turn.max_tokens\n"

@@ -115,8 +115,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "landing-keeps-the-host-claim",
         "Once a turn's state is on the device again, its claim in host memory goes back.",
-        _SCHEDULER,
-        "        turn.has_landed = True\n        self.parking.give_back_parked(turn)\n",
+        "kernel/scheduling/row_judge.py",
+        "        turn.has_landed = True\n        self._parking.give_back_parked(turn)\n",
         "        turn.has_landed = True\n",
         rule="5 own host claim",
         near=(_TURNS + "a_preempted_turn_computes_nothing_again",),
@@ -124,7 +124,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "interrupt-forgets-the-host-claim",
         "An interrupted turn that waits with its state ends with it.",
-        _SCHEDULER,
+        "kernel/scheduling/row_judge.py",
         "        elif not self._work.finish_parked(turn, reason, kept):\n",
         "        else:\n",
         rule="5 own host claim",

@@ -27,9 +27,9 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "cancelled-row-goes-on",
         "A cancelled turn ends at its landing.",
-        _SCHEDULER,
-        "        self.parking.give_back_parked(turn)\n        if turn.cancelled:\n",
-        "        self.parking.give_back_parked(turn)\n"
+        "kernel/scheduling/row_judge.py",
+        "        self._parking.give_back_parked(turn)\n        if turn.cancelled:\n",
+        "        self._parking.give_back_parked(turn)\n"
         "        if turn.cancelled and token is None:\n",
         rule="a cancelled turn gives its memory back",
     ),
@@ -174,7 +174,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "growth-never-asked-for",
         "A turn that reaches the end of its pages asks for another.",
-        _SCHEDULER,
+        "kernel/scheduling/row_judge.py",
         "        if turn.history_len + len(new) > turn.covered:",
         "        if turn.history_len + len(new) > turn.covered + 1:",
         rule="every turn ends",
@@ -190,7 +190,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "queued-interrupt-not-told",
         "A turn that is interrupted in the queue ends at once.",
-        _SCHEDULER,
+        "kernel/scheduling/row_judge.py",
         "            self._work.tell(turn, TurnEnded(turn.id, kept))",
         "            return",
         rule="reply dropped",

@@ -117,7 +117,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "failed-image-is-committed",
         "What the device could not load is given back, and the turn goes on from its log.",
-        "kernel/scheduling/scheduler.py",
+        "kernel/scheduling/row_judge.py",
         "        if is_undefined:\n",
         "        if is_undefined and not turn.draws:\n",
         rule="what was not copied is never used",
