@@ -119,6 +119,22 @@ def test_the_bound_is_asserted_before_anything_moves(ledger: Ledger, port: Batch
     assert custodian(ledger, parcel.claim) == SENDER
 
 
+def test_without_mail_there_is_no_queue(ledger: Ledger, port: BatchPort) -> None:
+    """A session at rest has none; a post that was refused has left none behind either."""
+    box, claim = mailbox(ledger), reserve(port)
+    with pytest.raises(StaleHandle):
+        box.post(Parcel(claim), OWNER)
+    after_refusal = box.waiting
+    box.post(Parcel(claim), SENDER)
+    under_way = len(box)
+    box.take()
+
+    assert (after_refusal, under_way, box.waiting) == (None, 1, None)
+    assert (len(box), list(box)) == (0, [])
+    with pytest.raises(IndexError, match="session:a: there is no mail"):
+        box.take()
+
+
 def test_close_returns_what_was_not_delivered_in_the_custody_of_the_mailbox(
     ledger: Ledger, port: BatchPort
 ) -> None:
