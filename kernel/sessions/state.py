@@ -83,6 +83,7 @@ class SessionState:
         "held",
         "image",
         "inherited",
+        "is_woken",
         "last",
         "log",
         "logged",

@@ -1,10 +1,10 @@
 """The sessions that an engine keeps on disk: their store's actor, and how a session is woken.
 
 A session that is only in the store is *dormant*: it has no actor, and the kernel keeps an index
-entry of it at most (:mod:`kernel.sessions.dormant_sessions`). It is woken by whoever wants it next: its
-record is read off the event loop, once however many ask, and its actor is made between two
-handlers, whether or not anyone still waits for it. So nobody ever holds a record that has grown
-old.
+entry of it at most (:mod:`kernel.sessions.dormant_sessions`). It is woken by whoever wants it
+next: its record is read off the event loop, once however many ask, and its actor is made between
+two handlers, whether or not anyone still waits for it. So nobody ever holds a record that has
+grown old.
 """
 
 import itertools

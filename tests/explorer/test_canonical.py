@@ -118,6 +118,7 @@ KNOWN: dict[type, set[str]] = {
         *("id", "history_len", "new", "input_len", "base", "absorb_first", "rank", "state"),
         *("position", "covered", "has_landed", "in_flight", "cancelled", "interrupt_keep"),
         *("interrupt_reason", "was_admitted", "first_page", "image", "is_loading", "is_sliding"),
+        *("fallbacks", "is_behind"),
         # follow from the conversation
         *("session", "history", "kind", "max_tokens", "min_tokens", "stop_ids", "temperature"),
         *("top_k", "top_p", "key", "priority", "tenant", "deadline_s", "rules"),
@@ -138,16 +139,16 @@ KNOWN: dict[type, set[str]] = {
         *("request", "scheduler_incarnation", "is_interrupted", "keep", "interrupts", "decided"),
     },
     CacheUse: {
-        *("salt", "named", "keeps_end", "cuts", "shares"),
+        *("salt", "named", "keeps_end", "is_planned", "cuts", "shares"),
         "_key",  # follows from the turn's tokens
     },
     Change: {
-        *("number", "incarnation", "length", "keep", "lose"),
+        *("number", "incarnation", "length", "shortest", "keep", "lose"),
         "asker",  # the caller of an interrupt, whose reply is in the caller's form
     },
     StoreChange: {"asker", "number"},
     Snapshot: {
-        *("asker", "position"),
+        *("asker", "position", "number"),
         "nbytes",  # follows from the position
     },
     Removal: {
@@ -180,13 +181,14 @@ ATTRIBUTES: dict[str, set[str]] = {
     },
     "archive": {
         *("change", "deferred", "snapshots", "is_opened", "_kept_len", "_has_kept_facts"),
-        *("_kept_salt", "_is_in_doubt", "_numbers"),
+        *("_kept_salt", "_is_in_doubt"),
+        "_numbers",  # no two answers have the same; which they are says nothing
         "_doing",  # none between two handlers
         *("_session_id", "_holder", "_system", "_kept", "_facts"),
     },
     "snapshots": {
         *("position", "_bytes", "_offered", "_fetches"),
-        *("_session_id", "_holder", "_system", "_probe"),
+        *("_session_id", "_holder", "_system", "_probe", "_numbers"),
     },
     "rest": {"_is_leaving", "_is_held_up", "_session", "_residents", "_archive", "_tiers"},
     "store": {
@@ -196,13 +198,21 @@ ATTRIBUTES: dict[str, set[str]] = {
         *("_images", "_fetches"),
     },
     "stored": {
-        *("worker", "residents", "_asks", "_waking", "_outdated", "_wanted", "_dormant_seats"),
+        *("worker", "residents", "waking", "dormant", "_asks", "_wanted"),
         *("_dispatcher", "_make", "_rules", "_jobs"),
         *("_births", "life"),  # names only
     },
+    "waking": {
+        *("_queue", "_reading", "_outdated"),
+        *("_residents", "_read", "_is_stuck", "_on_no_store"),
+    },
+    "dormant": {
+        "_seats",
+        "_entries",  # told to callers
+    },
     "residents": {
-        *("_resting", "_asked", "_count"),
-        *("_max_resident", "_ask"),
+        *("_resting", "_asked", "_count", "_awaited"),
+        *("_max_resident", "_max_sessions", "_ask", "on_stir"),
     },
     "cache": {
         *("states", "books", "tree", "_nodes", "_ghosts", "_is_closed"),
@@ -220,6 +230,7 @@ ATTRIBUTES: dict[str, set[str]] = {
     },
     "state": {
         *("_port", "_view", "log", "states", "inherited", "_changes", "absorbed", "last"),
+        "is_woken",
         "conversation",  # none: the explorer's callers give token ids
         "turn_starts",  # as many as there were turns; the explorer's callers never go back
         *("logged", "cache_salt", "held", "image"),
@@ -287,6 +298,8 @@ def test_the_form_knows_every_attribute(part: str) -> None:
         "rest": field(actor, "_rest"),
         "store": core.dispatcher.actor(STORE),
         "stored": stored,
+        "waking": stored.waking,
+        "dormant": stored.dormant,
         "residents": stored.residents,
         "cache": scheduler.cache,
         "state": actor.state,

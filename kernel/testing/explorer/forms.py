@@ -61,6 +61,10 @@ class Names:
     def number(self, kind: str, thing: object) -> int:
         return self._things.setdefault((kind, thing), len(self._things))
 
+    def asked(self, number: int) -> int:
+        """What a session has asked of the store, by the number that its answer will have."""
+        return self.number("asked", number)
+
     def step(self, step: int) -> int:
         return self.number("step", step)
 
@@ -264,8 +268,8 @@ _FORMS: dict[str, Callable[[Names, Any], Any]] = {
     "why": lambda _names, _why: None,
     "is_leaving": _plain,
     "stays_kept": _plain,
-    "change": _plain,
-    "number": _plain,
+    "change": Names.asked,
+    "number": Names.asked,
     "fault": lambda _names, fault: None if fault is None else fault.reason,
     "position": _plain,
     "found": report_form,

@@ -61,7 +61,7 @@ def _business_form(names: Names, business: Any) -> tuple[Any, ...]:
         None if asker is None else names.actor(asker),
         names.turn(getattr(business, "turn", None)),
         names.place(getattr(business, "session_id", "")),
-        getattr(business, "number", None),
+        names.asked(business.number) if hasattr(business, "number") else None,
         getattr(business, "position", None),
     )
 
@@ -86,16 +86,18 @@ def _disk_form(names: Names, store: HeldStore) -> tuple[Any, ...]:
 
 
 def _stored_form(names: Names, stored: StoredSessions) -> tuple[Any, ...]:
-    residents = stored.residents
+    residents, waking, dormant = stored.residents, stored.waking, stored.dormant
     return (
         tuple((type(ask).__name__, names.place(ask.session_id)) for ask in field(stored, "_asks")),
-        tuple(sorted(map(names.place, field(stored, "_waking")))),
-        tuple(sorted((names.place(name), n) for name, n in field(stored, "_outdated").items())),
+        # In order of arrival; the waiters' replies are their callers', and in their forms.
+        tuple((names.place(one), len(who)) for one, who in field(waking, "_queue").items()),
+        tuple((names.place(one), len(who)) for one, who in field(waking, "_reading").items()),
+        tuple(sorted((names.place(name), n) for name, n in field(waking, "_outdated").items())),
         tuple(sorted((names.place(name), n) for name, n in field(stored, "_wanted").items())),
         tuple(map(names.place, field(residents, "_resting"))),
         tuple(sorted(map(names.place, field(residents, "_asked")))),
-        field(residents, "_count"),
-        tuple(sorted(map(names.place, field(stored, "_dormant_seats")))),
+        (field(residents, "_count"), field(residents, "_awaited")),
+        tuple(sorted(map(names.place, field(dormant, "_seats")))),
     )
 
 
@@ -105,13 +107,13 @@ def session_store_form(names: Names, actor: SessionActor) -> tuple[Any, ...]:
     if archive is None:
         return ()
     state, tiers, rest = actor.state, field(actor, "_tiers"), field(actor, "_rest")
-    reads = field(tiers, "_reads").items()
+    reads: tuple[tuple[BaseName, Any], ...] = field(tiers, "_reads")
     return (
         _archive_form(names, actor, archive),
         tuple(turn.start for turn in field(state.logged, "_turns")),
         0 if state.image is None else state.image.position,
         (field(rest, "_is_leaving"), field(rest, "_is_held_up")) if rest is not None else (),
-        tuple((names.base(base), tuple(_then(names, one) for one in then)) for base, then in reads),
+        tuple((names.base(base), _then(names, then)) for base, then in reads),
         names.turn(field(tiers, "_fetched")),
         actor.removed is not None,
         actor.seat.actor is actor,
@@ -120,14 +122,14 @@ def session_store_form(names: Names, actor: SessionActor) -> tuple[Any, ...]:
 
 def _archive_form(names: Names, actor: SessionActor, archive: SessionArchive) -> tuple[Any, ...]:
     change, snapshots = archive.change, archive.snapshots
-    numbers, incarnation = field(archive, "_numbers"), _lives(names.core, STORE)
+    incarnation = _lives(names.core, STORE)
     return (
         None
         if change is None
         else (
-            numbers - change.number,
+            names.asked(change.number),
             incarnation - change.incarnation,
-            change.length,
+            (change.length, change.shortest),
             _then(names, change.keep),
             _then(names, change.lose),
         ),
@@ -138,7 +140,10 @@ def _archive_form(names: Names, actor: SessionActor, archive: SessionArchive) ->
         field(archive, "_kept_salt"),
         field(archive, "_is_in_doubt"),
         (snapshots.position, field(snapshots, "_bytes")),
-        tuple((at, _then(names, then)) for at, _, then in field(snapshots, "_offered")),
+        tuple(
+            (names.asked(number), at, _then(names, then))
+            for number, at, _, then in field(snapshots, "_offered")
+        ),
         tuple(
             (names.turn(one.ticket), incarnation - one.incarnation, _then(names, one.then))
             for one in field(snapshots, "_fetches")
