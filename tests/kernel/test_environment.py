@@ -95,7 +95,7 @@ async def test_any_order_of_dispatch_gives_the_same_tokens(
         world, device = await _world_in_random_order(seed, monkeypatch)
         plan = world.plan
         for slides in (False, True):
-            # A session that slides forgets what its own pool can't hold, so alone it needs the same.
+            # A session that slides forgets what its pool can't hold: alone it needs the same pool.
             pages = plan.num_pages if slides else 400
             solo = EngineConfig(
                 num_slots=2, num_pages=pages, page_size=plan.page_size, max_num_seqs=1
