@@ -8,7 +8,7 @@ import pytest
 from adapters.fake_device import FakeDevice
 from kernel import Engine, EngineConfig, Environment, SamplingParams
 from tests.kernel.loopless import Loopless, tokens_of
-from tests.oracle.world import Plan, World, cold_run, run_world
+from tests.oracle.world import Plan, World, cold_runs, run_world
 
 GREEDY = SamplingParams(temperature=0, max_tokens=3, ignore_eos=True)
 
@@ -93,21 +93,9 @@ async def test_any_order_of_dispatch_gives_the_same_tokens(
     first = 500 if anyio_backend_name == "asyncio" else 512
     for seed in range(first, first + 12):
         world, device = await _world_in_random_order(seed, monkeypatch)
-        plan = world.plan
-        for slides in (False, True):
-            # A session that slides forgets what its pool can't hold: alone it needs the same pool.
-            pages = plan.num_pages if slides else 400
-            solo = EngineConfig(
-                num_slots=2, num_pages=pages, page_size=plan.page_size, max_num_seqs=1
-            )
-            async with Engine.open(solo, device=FakeDevice(eos_token_ids=())) as cold:
-                for turn in world.finished:
-                    if turn.tokens and turn.slides == slides:
-                        expected = await cold_run(
-                            cold, turn.context, len(turn.tokens), slides=slides
-                        )
-                        assert turn.tokens == expected, f"seed {seed}"
-                        turns += 1
+        for turn, expected in await cold_runs(world.plan, world.finished):
+            assert turn.tokens == expected, f"seed {seed}"
+            turns += 1
         assert not device.poison_reads, f"seed {seed}"
 
     assert turns > 60

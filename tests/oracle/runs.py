@@ -9,12 +9,11 @@ import attrs
 import torch
 
 from adapters.fake_device import FakeDevice
-from kernel import Engine, EngineConfig
 from kernel.step import Device
 from tests.oracle.lives import run_lives
 from tests.oracle.masked import Window
 from tests.oracle.tiny_model import TinyModel
-from tests.oracle.world import Finished, Plan, cold_run, run_world
+from tests.oracle.world import Finished, Plan, cold_runs, run_world
 
 __all__ = ["Tally", "judge_fake_worlds", "judge_torch_worlds"]
 
@@ -54,18 +53,8 @@ async def judge_fake_worlds(seeds: Iterable[int]) -> Tally:
         if seed % _LIVES_IN == 1:
             made: list[FakeDevice] = []
             finished += await _run_lives(tally, plan, partial(_new_fake, made))
-        for slides in (False, True):
-            turns = [turn for turn in finished if turn.slides == slides]
-            solo = EngineConfig(
-                num_slots=2,
-                num_pages=plan.num_pages if slides else 400,
-                page_size=plan.page_size,
-                max_num_seqs=1,
-            )
-            async with Engine.open(solo, device=FakeDevice(eos_token_ids=())) as cold:
-                for turn in turns:
-                    expected = await cold_run(cold, turn.context, len(turn.tokens), slides=slides)
-                    _count(tally, seed, len(turn.tokens), int(turn.tokens != expected), 0)
+        for turn, expected in await cold_runs(plan, finished):
+            _count(tally, seed, len(turn.tokens), int(turn.tokens != expected), 0)
         tally.slid += sum(_has_slid(plan, turn) for turn in finished)
         if device.poison_reads:
             tally.wrong_seeds.append(seed)

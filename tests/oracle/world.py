@@ -5,11 +5,13 @@ it, a finished turn has exactly the tokens of a cold, solo, greedy run over the 
 """
 
 import random
+from collections.abc import Sequence
 from typing import Literal
 
 import anyio
 import attrs
 
+from adapters.fake_device import FakeDevice
 from kernel import (
     Device,
     Engine,
@@ -25,7 +27,7 @@ from kernel.step import ModelSpec
 from tests.known import known
 from tests.oracle.history import History
 
-__all__ = ["Finished", "Plan", "World", "cold_run", "run_world"]
+__all__ = ["Finished", "Plan", "World", "cold_runs", "run_world"]
 
 _STATE_POSITIONS = 48
 _SLIDING = 0.4
@@ -154,10 +156,25 @@ class World:
         self.events[event] = self.events.get(event, 0) + 1
 
 
-async def cold_run(
-    engine: Engine, context: tuple[int, ...], length: int, *, slides: bool = False
+async def cold_runs(
+    plan: Plan, finished: Sequence[Finished]
+) -> list[tuple[Finished, tuple[int, ...]]]:
+    """Each turn of a world on the fake device that drew tokens, with those of a cold, solo run."""
+    found: list[tuple[Finished, tuple[int, ...]]] = []
+    for slides in (False, True):
+        # A session that slides forgets what its own pool can't hold: alone it needs the same pool.
+        pages = plan.num_pages if slides else 400
+        solo = EngineConfig(num_slots=2, num_pages=pages, page_size=plan.page_size, max_num_seqs=1)
+        async with Engine.open(solo, device=FakeDevice(eos_token_ids=())) as cold:
+            for turn in (turn for turn in finished if turn.tokens and turn.slides == slides):
+                tokens = await _cold_run(cold, turn.context, len(turn.tokens), slides=slides)
+                found.append((turn, tokens))
+    return found
+
+
+async def _cold_run(
+    engine: Engine, context: tuple[int, ...], length: int, *, slides: bool
 ) -> tuple[int, ...]:
-    """The tokens of a cold, solo, greedy run."""
     params = SamplingParams(temperature=0, max_tokens=length, ignore_eos=True)
     if not slides:
         return (await engine.complete(list(context), params)).token_ids

@@ -7,8 +7,7 @@ import attrs
 import pytest
 
 from adapters.fake_device import FakeDevice
-from kernel import Engine, EngineConfig
-from tests.oracle.world import Plan, cold_run, run_world
+from tests.oracle.world import Plan, cold_runs, run_world
 
 
 @pytest.mark.timeout(60)
@@ -23,10 +22,7 @@ async def test_worlds_with_a_cache_equal_cold_runs() -> None:
             world = await run_world(plan, device)
         events.update(world.events)
         assert not device.poison_reads, seed
-        solo = EngineConfig(num_slots=1, num_pages=400, page_size=plan.page_size, max_num_seqs=1)
-        async with Engine.open(solo, device=FakeDevice(eos_token_ids=())) as cold:
-            for turn in (turn for turn in world.finished if turn.tokens):
-                expected = await cold_run(cold, turn.context, len(turn.tokens))
-                assert turn.tokens == expected, (seed, turn.context)
+        for turn, expected in await cold_runs(plan, world.finished):
+            assert turn.tokens == expected, (seed, turn.context)
     for event in ("preemptions", "forced_parks", "cache_hits", "cache_evictions", "fork"):
         assert events[event] > 0, event
