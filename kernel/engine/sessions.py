@@ -4,22 +4,22 @@ import os
 from functools import partial
 from pathlib import Path
 
-import anyio
-
 from kernel import checks
-from kernel.actors.reply import Reply
 from kernel.config import OnLimit
 from kernel.engine import inspection
-from kernel.engine.desk import CALLER, Desk
+from kernel.engine.desk import Desk
 from kernel.engine.opening import file_header
-from kernel.engine.streaming_session import Session, check_session_id, open_session
-from kernel.errors import SessionNotFound, StoreError, ValidationError
+from kernel.engine.streaming_session import (
+    Session,
+    check_session_id,
+    keep_or_close,
+    open_session,
+)
+from kernel.errors import SessionNotFound, ValidationError
 from kernel.ids import SessionId
-from kernel.messages import CloseSession
 from kernel.outputs import SessionInfo
 from kernel.requests.rules import check_vocabulary
 from kernel.sessions.record import DamagedRecord
-from kernel.sessions.session import SessionActor
 
 __all__ = ["EngineSessions"]
 
@@ -167,22 +167,5 @@ class EngineSessions:
         except DamagedRecord as error:
             raise ValidationError(parameter="data", value=source, why=str(error)) from error
         session = self.attach(name)
-        await self._keep(actor, session)
+        await keep_or_close(actor, session)
         return session
-
-    async def _keep(self, actor: SessionActor, session: Session) -> None:
-        """What was brought in is durable before anyone is told that it is here."""
-        if actor.archive is None:
-            return
-        kept: Reply[None] = Reply()
-        actor.archive.keep_whole(actor.state.image, kept)
-        try:
-            await kept.wait()
-        except StoreError:
-            await session.close()
-            raise
-        except anyio.get_cancelled_exc_class():
-            if not actor.is_closed and not actor.is_close_posted:
-                actor.is_close_posted = True
-                actor.mailbox.post(CloseSession(), CALLER)
-            raise

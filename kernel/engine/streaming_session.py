@@ -3,23 +3,27 @@
 from types import TracebackType
 from typing import Literal, Self, Unpack, get_args
 
+import anyio
+
 from kernel import checks
 from kernel.actors.actor import Address
+from kernel.actors.reply import Reply
 from kernel.chat import Prompt
 from kernel.config import OnLimit
 from kernel.engine.core import Core
-from kernel.engine.desk import ONE_SHOT, Desk
+from kernel.engine.desk import CALLER, ONE_SHOT, Desk
 from kernel.engine.request import RunningTurn
 from kernel.engine.session_handle import SessionHandle
 from kernel.errors import SessionNotFound, StoreError, ValidationError
 from kernel.ids import SessionId
-from kernel.messages import SessionMessage
+from kernel.messages import CloseSession, SessionMessage
 from kernel.outputs import RequestOutput
 from kernel.params import SamplingParams
 from kernel.requests.options import RequestOptions
+from kernel.sessions.session import SessionActor
 from kernel.turn import TurnRequest
 
-__all__ = ["Session", "check_session_id", "open_session"]
+__all__ = ["Session", "check_session_id", "keep_or_close", "open_session"]
 
 
 class Session(SessionHandle):
@@ -55,14 +59,16 @@ class Session(SessionHandle):
         self._parent = parent
 
     async def __aenter__(self) -> Self:
-        """Open the session, at once or not at all; a dormant one is read first. Cancel-safe.
+        """Open the session, at once or not at all. Cancel-safe.
+
+        A dormant one is read first, and a detached fork is kept first, where there is a store.
 
         Raises:
             TooManySessions: the engine's bound is reached.
             SessionExists: the id is taken.
             SessionNotFound: it was attached, and has been closed since.
             SessionClosed: the session that it forks is closed.
-            StoreError: it is in the store, and can't be read.
+            StoreError: it is in the store, and can't be read; or a detached fork can't be kept.
             EngineClosed: the engine takes no more work.
         """
         core = self._desk.check_context()
@@ -90,6 +96,8 @@ class Session(SessionHandle):
         )
         actor.identity.is_detached = self._detached
         self._sit(actor.seat)
+        if self._detached and actor.state.log:
+            await keep_or_close(actor, self)
         return self
 
     async def __aexit__(
@@ -173,7 +181,8 @@ class Session(SessionHandle):
         Args:
             session_id: a name of your own; a fresh one by default.
             idle_timeout_s: as in :meth:`Engine.session`.
-            detached: as in :meth:`Engine.session`.
+            detached: as in :meth:`Engine.session`; where there is a store, its history is on the
+                disk when its block begins.
 
         Raises:
             ValidationError: the name or the time can't be used. What can go wrong at its block is
@@ -235,6 +244,30 @@ def open_session(
         resumes=resume,
         parent=parent,
     )
+
+
+async def keep_or_close(actor: SessionActor, session: Session) -> None:
+    """What begins with a log and is to stay is durable before anyone is told that it is here.
+
+    Cancelling, or a store that can't keep it, closes the session.
+
+    Raises:
+        StoreError: the store could not keep it.
+    """
+    if actor.archive is None:
+        return
+    kept: Reply[None] = Reply()
+    actor.archive.keep_whole(actor.state.image, kept)
+    try:
+        await kept.wait()
+    except StoreError:
+        await session.close()
+        raise
+    except anyio.get_cancelled_exc_class():
+        if not actor.is_closed and not actor.is_close_posted:
+            actor.is_close_posted = True
+            actor.mailbox.post(CloseSession(), CALLER)
+        raise
 
 
 def check_session_id(session_id: str | None) -> None:

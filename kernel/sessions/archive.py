@@ -262,7 +262,7 @@ class SessionArchive:
             self.repair()
 
     def keep_whole(self, image: StateImage | None, reply: Reply[None]) -> None:
-        """Keep all of a session that was brought in from elsewhere; answered when its log is."""
+        """Keep all of a session that begins with a log; answered when that is kept."""
 
         def keep() -> None:
             reply.answer(None)
@@ -276,6 +276,11 @@ class SessionArchive:
         if self._is_in_doubt and self.change is None:
             self.propose((), len(self._kept.log), _nothing, _not_yet)
 
+    def keep_rest(self) -> None:
+        """Keep what the store lacks of the log; that of a fork without a turn is all of it."""
+        if self.change is None and self._kept.log and not self.is_whole:
+            self.propose((), len(self._kept.log), _nothing, _not_yet)
+
     def keep_salt(self) -> None:
         """A turn that left nothing in the log may have brought another salt, which stays."""
         is_new = self._has_kept_facts and self._kept_salt != self._kept.cache_salt
@@ -285,7 +290,10 @@ class SessionArchive:
     def end(self, reply: Reply[None], *, stays_kept: bool) -> None:
         """The session closes; ``reply`` is answered when it is off the disk, or stays there."""
         message = ForgetStored(self._session_id, reply)
-        if stays_kept or not self.is_opened:
+        if stays_kept:
+            self.keep_rest()  # nobody is left to hear the answer, and the store is the last to stop
+            reply.answer(None)
+        elif not self.is_opened:
             reply.answer(None)
         elif self._system.post(_STORE, message, self._holder) is not None:
             reply.fail(self._error(_GONE))

@@ -361,11 +361,14 @@ class SessionActor(Actor[SessionMessage]):
     def _forget_idle(self, message: ForgetIdle) -> None:
         if not self._deadlines.is_this_rest(message.rest) or self.active is not None:
             return
-        if self._rest is None or self.archive is None or not self.archive.is_opened:
+        archive = self.archive
+        if self._rest is None or archive is None or not (archive.is_opened or self.state.log):
             self.close(SessionClosed(session_id=self.session_id, why="idle timeout"))
             return
-        # What is kept is not forgotten because the store has trouble, or somebody a question.
+        # What is kept is not forgotten because the store has trouble, or somebody a question; nor
+        # is a fork because it had no turn of its own: it is kept now, and goes the next time.
         self._deadlines.rest()
+        archive.keep_rest()
         if self._rest.is_possible:
             self._rest.begin()
 
