@@ -169,6 +169,7 @@ class StepFault:
     """The step failed; every row's slot and exclusive pages are undefined now."""
 
     why: str
+    """What went wrong; of which step is said by whoever passes it on, so not here."""
     error: BaseException | None = attrs.field(default=None, eq=False)
     device_lost: bool = False
     """True when no later step on this device can succeed."""

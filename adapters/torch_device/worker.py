@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from adapters.polite_thread import PoliteThread, tell_fault
 from kernel.state_image import StateImage
@@ -34,6 +34,8 @@ D = TypeVar("D")
 Done = Callable[[D | StepFault], None]
 Run = Callable[[S], D]
 
+_STOPPED: Final = StepFault("the device's worker was stopping before it began")
+
 
 class _Lane(Generic[S, D]):
     """One thread, and what it is to run, in order.
@@ -43,7 +45,6 @@ class _Lane(Generic[S, D]):
             every step is reported as failed for that reason.
         is_lost: whether an error means that no later step on the device can succeed.
         name: of the thread.
-        what: of what is run, in messages.
     """
 
     def __init__(
@@ -51,11 +52,9 @@ class _Lane(Generic[S, D]):
         prepare: Callable[[], Run[S, D]],
         is_lost: Callable[[BaseException], bool],
         name: str,
-        what: str,
     ) -> None:
         self._prepare: Callable[[], Run[S, D]] = prepare
         self._is_lost = is_lost
-        self._what = what
         self._queue: queue.SimpleQueue[tuple[S, Done[D]] | None] = queue.SimpleQueue()
         self._stopping = False
         self._lock = threading.Lock()  # nothing is queued behind the end mark
@@ -67,7 +66,7 @@ class _Lane(Generic[S, D]):
             if not self._stopping:
                 self._queue.put((step, done))
                 return
-        done(self._stopped(step))
+        done(_STOPPED)
 
     def stop(self) -> None:
         """End after the step that runs; queued steps are reported as failed. Idempotent."""
@@ -90,9 +89,9 @@ class _Lane(Generic[S, D]):
         while (item := self._queue.get()) is not None:
             step, done = item
             if self._stopping:
-                self._report(done, self._stopped(step))
+                self._report(done, _STOPPED)
             elif run is None:
-                self._report(done, self._fault(step, unprepared or RuntimeError("not prepared")))
+                self._report(done, self._fault(unprepared or RuntimeError("not prepared")))
             else:
                 self._report(done, self._run(run, step))
             del item, step, done  # else the last step lives on while the thread waits
@@ -101,18 +100,13 @@ class _Lane(Generic[S, D]):
         try:
             return run(step)
         except BaseException as error:
-            return self._fault(step, error)
+            return self._fault(error)
 
-    def _fault(self, step: S, error: BaseException) -> StepFault:
+    def _fault(self, error: BaseException) -> StepFault:
         # The frames of the failed step hold its tensors.
         traceback.clear_frames(error.__traceback__)
-        name = f"{self._what} {step.step}"
-        why = f"{name} failed on the device: {type(error).__name__}: {error}"
+        why = f"{type(error).__name__}: {error}"
         return StepFault(why=why, error=error, device_lost=self._is_lost(error))
-
-    def _stopped(self, step: S) -> StepFault:
-        what = f"{self._what} {step.step}"
-        return StepFault(why=f"{what} was not run: the device's worker is stopping")
 
     def _report(self, done: Done[D], report: D | StepFault) -> None:
         try:
@@ -145,7 +139,7 @@ class ThreadWorker:
         self._lock = threading.Lock()  # one transfer thread, and none that stop does not know of
         self._is_stopping = False
         self._transfers: _Lane[TransferStep, TransferDone] | None = None
-        self._steps = _Lane(lambda: _timed_step(prepare()), is_lost, name, "step")
+        self._steps = _Lane(lambda: _timed_step(prepare()), is_lost, name)
 
     def submit(self, step: DeviceStep, done: Callable[[StepReport], None], /) -> None:
         """Queue a step; ``done`` is called once, from the worker's thread."""
@@ -160,7 +154,6 @@ class ThreadWorker:
                     lambda: _timed_transfer(self._prepare_transfers()),
                     self._is_lost,
                     f"{self._name}-transfers",
-                    "transfer",
                 )
                 if self._is_stopping:
                     lane.stop()

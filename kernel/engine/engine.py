@@ -20,12 +20,13 @@ from kernel.engine.core import Core
 from kernel.engine.desk import Desk
 from kernel.engine.generation import Generation
 from kernel.engine.interrupts import protect_from_keyboard_interrupt
+from kernel.engine.many import complete_many, params_for
 from kernel.engine.opening import make_probe, open_device, open_store
 from kernel.engine.request import RunningTurn
 from kernel.engine.sessions import EngineSessions
 from kernel.engine.shell import ENDED_UNASKED, Shell
 from kernel.environment import Environment
-from kernel.errors import EngineClosed, ModelError, RequestAborted, ValidationError
+from kernel.errors import EngineClosed, ModelError
 from kernel.ids import TurnId
 from kernel.loading import LoadProgress, OnProgress, no_progress
 from kernel.outputs import EngineStats, Health, RequestOutput
@@ -198,31 +199,19 @@ class Engine(EngineSessions):
 
         Raises:
             ValidationError: ``concurrency`` is below 1, or ``params`` has another length.
-            ExceptionGroup: a request failed; the others are cancelled.
+            TenureError: a request failed; as :meth:`complete` raises it and in no group, with a
+                note that names the index of its prompt. The others are cancelled. What
+                ``on_result`` raises goes the same way. ``except*`` catches it as well.
             RequestAborted: a task of this call was cancelled, and not by its caller.
         """
-        each = _params_for(prompts, params)
+        each = params_for(prompts, params)
         checks.integer("concurrency", concurrency, least=1)
-        results: list[RequestOutput | None] = [None] * len(prompts)
-        todo = iter(range(len(prompts)))
-
-        async def work() -> None:
-            for index in todo:
-                results[index] = result = await self.complete(prompts[index], each[index])
-                if on_result is not None:
-                    on_result(index, result)
-
-        async with anyio.create_task_group() as tasks:
-            for _ in range(min(concurrency, len(prompts), self.core.config.max_num_queued_reqs)):
-                tasks.start_soon(work)
-        found = [result for result in results if result is not None]
-        if len(found) < len(results):
-            # Somebody cancelled a worker's own task, which its group takes for a normal end.
-            missing = len(results) - len(found)
-            raise RequestAborted(
-                request_id="map", why=f"{missing} of its {len(results)} requests were cancelled"
-            )
-        return found
+        return await complete_many(
+            lambda index: self.complete(prompts[index], each[index]),
+            len(prompts),
+            concurrency=min(concurrency, self.core.config.max_num_queued_reqs),
+            on_result=on_result,
+        )
 
     def abort(self, request_id: str) -> bool:
         """Cancel a request or turn by its id; whoever reads it gets ``RequestAborted``.
@@ -353,17 +342,3 @@ def _unless_cancelled(progress: OnProgress, now: LoadProgress) -> None:
     """On the loading thread: a cancelled opening must not wait for all of a large model."""
     anyio.from_thread.check_cancelled()
     progress(now)
-
-
-def _params_for(
-    prompts: Sequence[object], params: SamplingParams | Sequence[SamplingParams] | None
-) -> Sequence[SamplingParams | None]:
-    if params is None or isinstance(params, SamplingParams):
-        return [params] * len(prompts)
-    if len(params) != len(prompts):
-        raise ValidationError(
-            parameter="params",
-            value=f"{len(params)} of them",
-            why=f"there are {len(prompts)} prompts; give one for all, or one for each",
-        )
-    return params

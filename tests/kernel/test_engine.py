@@ -110,13 +110,48 @@ async def test_map_checks_before_it_begins(wrong: dict[str, Any]) -> None:
 
 
 async def test_a_failed_request_of_a_map_cancels_the_others() -> None:
-    """As in every task group; nothing of them stays behind."""
+    """Nothing of them stays behind; the error is the request's own, and says whose it is."""
     async with Engine.open(config(num_pages=8), device=opened()) as engine:
-        with pytest.raises(ExceptionGroup) as caught:
+        with pytest.raises(PromptTooLong) as caught:
             await engine.map([[1], list(range(100)), [2]], GREEDY)
         await engine.settle()
 
-        assert caught.group_contains(PromptTooLong)
+        assert any("prompt 1 of the 3" in note for note in caught.value.__notes__)
+        assert caught.value.__context__ is None
+        assert engine.audit().at_rest
+
+
+async def test_of_two_failed_requests_of_a_map_the_first_is_told() -> None:
+    """By its index: whichever task ran first, a caller handles one error, and the same one."""
+    async with Engine.open(config(num_pages=8), device=opened()) as engine:
+        with pytest.raises(PromptTooLong) as caught:
+            await engine.map([list(range(90)), list(range(100))], GREEDY)
+
+        assert any("prompt 0 of the 2" in note for note in caught.value.__notes__)
+
+
+async def test_what_on_result_raises_ends_a_map_as_it_is() -> None:
+    """The caller's own error, from the caller's own function."""
+
+    def refuse(index: int, result: RequestOutput) -> None:
+        raise KeyError(index)
+
+    async with Engine.open(config(), device=opened()) as engine:
+        with pytest.raises(KeyError):
+            await engine.map([[1], [2]], GREEDY, concurrency=1, on_result=refuse)
+        await engine.settle()
+
+        assert engine.audit().at_rest
+
+
+async def test_a_cancelled_map_is_cancelled_and_no_failure() -> None:
+    """Cancelling goes first, as everywhere."""
+    async with Engine.open(config(), device=opened(delay=0.0)) as engine:
+        with anyio.move_on_after(0.05) as scope:
+            await engine.map([[1], [2]], LONG)
+        await engine.settle()
+
+        assert scope.cancelled_caught
         assert engine.audit().at_rest
 
 

@@ -109,7 +109,7 @@ MUTANTS: list[Mutant] = [
         "error-ends-the-thread",
         "What raises is reported as failed, and costs nothing that comes after it.",
         _WORKER,
-        "            return self._fault(step, error)\n\n    def _fault",
+        "            return self._fault(error)\n\n    def _fault",
         "            raise\n\n    def _fault",
         rule="a completion is one message",
         near=(_THREADS,),
