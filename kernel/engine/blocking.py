@@ -5,18 +5,27 @@ from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from kernel.chat import Prompt
 from kernel.config import EngineConfig
+from kernel.engine.blocking_options import (
+    AppendOptions,
+    ForkOptions,
+    MapOptions,
+    OpenOptions,
+    SessionOptions,
+    TurnOptions,
+)
 from kernel.engine.blocking_turn import BlockingTurn, call
 from kernel.engine.engine import Engine
 from kernel.engine.streaming_session import Session
 from kernel.errors import EngineClosed
 from kernel.outputs import EngineStats, Health, RequestOutput, SessionInfo
 from kernel.params import SamplingParams
+from kernel.requests.options import RequestOptions
 from kernel.step import Tokenizer
 from ownership import AuditReport
 
@@ -43,12 +52,15 @@ class BlockingSession:
         """The session at this moment."""
         return call(self._portal, lambda: self._session.info)
 
-    def append(self, prompt: Prompt, **options: Any) -> RequestOutput:
+    def append(self, prompt: Prompt, **options: Unpack[AppendOptions]) -> RequestOutput:
         """Absorb a prompt and generate nothing; see :meth:`Session.append`."""
         return self._portal.call(partial(self._session.append, prompt, **options))
 
     def complete(
-        self, prompt: Prompt, params: SamplingParams | None = None, **options: Any
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        **options: Unpack[TurnOptions],
     ) -> RequestOutput:
         """One turn, to its end."""
 
@@ -59,14 +71,17 @@ class BlockingSession:
         return self._portal.call(run)
 
     def turn(
-        self, prompt: Prompt, params: SamplingParams | None = None, **options: Any
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        **options: Unpack[TurnOptions],
     ) -> BlockingTurn:
         """One turn, streamed: a context manager and an iterator of deltas."""
         make = partial(self._session.turn, prompt, params, **options)
         return BlockingTurn(self._portal, call(self._portal, make))
 
     @contextmanager
-    def fork(self, **options: Any) -> Generator["BlockingSession", None, None]:
+    def fork(self, **options: Unpack[ForkOptions]) -> Generator["BlockingSession", None, None]:
         """A session that begins where this one is, for a block; see :meth:`Session.fork`."""
         child = call(self._portal, partial(self._session.fork, **options))
         with self._portal.wrap_async_context_manager(child):
@@ -114,7 +129,7 @@ class BlockingEngine:
     blocks then cancels what was asked for.
     """
 
-    def __init__(self, config: EngineConfig | None = None, **options: Any) -> None:
+    def __init__(self, config: EngineConfig | None = None, **options: Unpack[OpenOptions]) -> None:
         self._open = partial(Engine.open, config, **options)
         self._portals = start_blocking_portal()
         self._portal: BlockingPortal | None = None
@@ -145,7 +160,10 @@ class BlockingEngine:
             self._portals.__exit__(kind, error, trace)
 
     def complete(
-        self, prompt: Prompt, params: SamplingParams | None = None, **options: Any
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        **options: Unpack[RequestOptions],
     ) -> RequestOutput:
         """One request, to its end; see :meth:`Engine.complete`."""
         portal, engine = self._inside()
@@ -155,21 +173,24 @@ class BlockingEngine:
         self,
         prompts: Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
-        **options: Any,
+        **options: Unpack[MapOptions],
     ) -> list[RequestOutput]:
         """Complete many prompts; see :meth:`Engine.map`."""
         portal, engine = self._inside()
         return portal.call(partial(engine.map, prompts, params, **options))
 
     def stream(
-        self, prompt: Prompt, params: SamplingParams | None = None, **options: Any
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        **options: Unpack[RequestOptions],
     ) -> BlockingTurn:
         """One request, streamed: a context manager and an iterator of deltas."""
         portal, engine = self._inside()
         return BlockingTurn(portal, call(portal, partial(engine.stream, prompt, params, **options)))
 
     @contextmanager
-    def session(self, **options: Any) -> Generator[BlockingSession, None, None]:
+    def session(self, **options: Unpack[SessionOptions]) -> Generator[BlockingSession, None, None]:
         """A session for the length of the block; see :meth:`Engine.session`."""
         portal, engine = self._inside()
         session = call(portal, partial(engine.session, **options))
@@ -187,9 +208,13 @@ class BlockingEngine:
         return call(portal, engine.session_ids)
 
     def list_sessions(self) -> list[SessionInfo]:
-        """See :meth:`Engine.list_sessions`."""
+        """See :meth:`Engine.list_sessions`; the turns of other threads go on meanwhile."""
         portal, engine = self._inside()
-        return call(portal, engine.list_sessions)
+
+        async def run() -> list[SessionInfo]:
+            return [info async for info in engine.iter_sessions()]
+
+        return portal.call(run)
 
     def forget(self, session_id: str) -> None:
         """See :meth:`Engine.forget`."""

@@ -8,6 +8,7 @@ from kernel import checks
 from kernel.config import OnLimit
 from kernel.engine import inspection
 from kernel.engine.desk import Desk
+from kernel.engine.listing import SessionListing
 from kernel.engine.opening import file_header
 from kernel.engine.streaming_session import (
     Session,
@@ -91,7 +92,11 @@ class EngineSessions:
         return found
 
     def list_sessions(self) -> list[SessionInfo]:
-        """All sessions; of dormant ones what is known without reading the disk."""
+        """All sessions; of dormant ones what is known without reading the disk.
+
+        Synchronous, some 30 microseconds for each session in memory and 2 for a dormant one, during
+        which no turn goes on: for thousands use :meth:`iter_sessions`.
+        """
         core = self._desk.check_context()
         return [
             inspection.dormant_info(core, SessionId(name))
@@ -99,6 +104,14 @@ class EngineSessions:
             else inspection.session_info(core, actor)
             for name in self.session_ids()
         ]
+
+    def iter_sessions(self) -> SessionListing:
+        """All sessions as :meth:`list_sessions`, for ``async for``; turns go on in between.
+
+        Those that there are now, in the order of :meth:`session_ids`; each is described when its
+        turn comes, and left out if it has gone by then. It may be left at any time.
+        """
+        return SessionListing(self._desk, self.session_ids())
 
     async def forget(self, session_id: str) -> None:
         """Close a session, whatever it does, and remove it from the store.

@@ -154,9 +154,10 @@ class SessionActor(Actor[SessionMessage]):
         """What the session does, in a caller's words."""
         if self.is_closed:
             return "closed"
-        if self.active is None:
+        active = self.active
+        if active is None:
             return "queued" if self.waiting else "idle"
-        return "queued" if self.active.request.output.admitted_at is None else "running"
+        return "queued" if active.request.output.admitted_at is None else "running"
 
     @property
     def num_mail(self) -> int:

@@ -1,6 +1,8 @@
 """The blocking door: the same engine for code without an event loop."""
 
+import inspect
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -21,7 +23,16 @@ from kernel import (
     TurnNotFound,
     ValidationError,
 )
+from kernel.engine.blocking_options import (
+    AppendOptions,
+    ForkOptions,
+    MapOptions,
+    OpenOptions,
+    SessionOptions,
+    TurnOptions,
+)
 from kernel.engine.core import Core
+from kernel.requests.options import RequestOptions
 from ownership import AuditReport
 from tests.kernel.small import GREEDY, LONG, config, opened
 
@@ -107,6 +118,7 @@ ASYNC_ALONE = {
     "aclose": "the end of the block",
     "settle": "for tests of the engine itself",
     "generate": "stream",
+    "iter_sessions": "list_sessions",
     "core": "not for callers",
     "has_result": "result, which says why there is none",
     "num_outputs": "params.n",
@@ -124,6 +136,32 @@ def test_whatever_a_caller_may_do_blocking_code_may_do(door: type, blocking: typ
     here, there = ({name for name in dir(kind) if name[0] != "_"} for kind in (blocking, door))
 
     assert there - here - ASYNC_ALONE.keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        (Engine.open, OpenOptions),
+        (Engine.session, SessionOptions),
+        (Engine.map, MapOptions),
+        (Session.fork, ForkOptions),
+        (Session.append, AppendOptions),
+        (Session.turn, TurnOptions),
+    ],
+)
+def test_what_blocking_code_may_say_is_typed_as_the_method_takes_it(
+    method: Callable[..., object], options: type
+) -> None:
+    """An option that is added to a method and forgotten here would be refused by type checkers."""
+    taken = {
+        name: parameter.annotation
+        for name, parameter in inspect.signature(method).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    if options is TurnOptions:
+        taken |= RequestOptions.__annotations__
+
+    assert options.__annotations__ == taken
 
 
 def test_a_fork_goes_its_own_way_and_ends_with_its_block() -> None:

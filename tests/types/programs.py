@@ -166,9 +166,38 @@ def confuse(state: SessionOwned, claims: Owns[dict[str, BatchOwned]]) -> None:
     give_back(state)  # rejected
     claims["turn"] = state  # rejected
 """,
+    "options_that_the_blocking_door_does_not_have": """\
+from kernel import BlockingEngine
+
+with BlockingEngine(progres=print) as engine:  # rejected
+    engine.complete("hello", timeout=5)  # rejected
+    engine.map(["hello"], concurency=2)  # rejected
+    with engine.stream("hello", priority="high"):  # rejected
+        pass
+    with engine.session(sesion_id="a") as session:  # rejected
+        session.append("hello", timeout_s="5")  # rejected
+        session.complete("hello", wait_s=1)  # rejected
+        with session.turn("hello", on_exit="drop"):  # rejected
+            pass
+        with session.fork(resume=True):  # rejected
+            pass
+""",
 }
 
 ACCEPTED: Final = {
+    "options_that_the_blocking_door_has": """\
+from kernel import BlockingEngine
+
+with BlockingEngine(session_files=None) as engine:
+    engine.complete("hello", timeout_s=5, tenant="me")
+    engine.map(["hello"], concurrency=2)
+    with engine.session(session_id="a", resume=True) as session:
+        session.append("hello", wait=True)
+        with session.turn("hello", on_exit="keep", request_id="b") as deltas:
+            print([delta.text for delta in deltas])
+        with session.fork(detached=True) as fork:
+            print(fork.info.num_tokens)
+""",
     "the_life_of_a_turn": """\
 def turn(ledger: Ledger, scheduler: CustodianId, session: CustodianId) -> None:
     batch, port = ledger.batch_port(scheduler), ledger.session_port(session)
