@@ -2,6 +2,7 @@
 
 import signal
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -11,6 +12,7 @@ from anyio.abc import TaskStatus
 
 from adapters.cli.chat_commands import PASSING, carry_out, describe
 from adapters.cli.engine_options import config_from, engine_options, store_options
+from adapters.cli.event_log import event_log, log_option
 from adapters.cli.load_bar import load_bar
 from adapters.cli.sampling_options import SAMPLING_NAMES, params_from, sampling_options
 from kernel import (
@@ -36,9 +38,10 @@ KEPT = "chat"
     help="Which conversation of the store to go on with, or to begin.  [default: chat]",
 )
 @sampling_options
+@log_option
 @store_options
 @engine_options
-def chat(system: str, name: str | None, **options: Any) -> None:
+def chat(system: str, name: str | None, log: Path | None, **options: Any) -> None:
     """Talk to a model in one session that keeps its state from turn to turn.
 
     What you type is a message by the model's chat template; a model without one continues the
@@ -55,13 +58,16 @@ def chat(system: str, name: str | None, **options: Any) -> None:
     engine_part = {name: value for name, value in options.items() if name not in SAMPLING_NAMES}
     # Pools for one conversation: whoever talks to a model of gigabytes wants no room for more.
     config = config_from(engine_part, log_events=False, max_num_seqs=1, max_sessions=1)
-    anyio.run(_chat, config, system, name or KEPT, options)
+    with event_log(log) as logger:
+        anyio.run(_chat, config, system, name or KEPT, options, logger)
 
 
-async def _chat(config: EngineConfig, system: str, name: str, options: dict[str, Any]) -> None:
+async def _chat(
+    config: EngineConfig, system: str, name: str, options: dict[str, Any], logger: Any
+) -> None:
     with load_bar(options["progress"]) as progress:
         async with (
-            Engine.open(config, progress=progress) as engine,
+            Engine.open(config, progress=progress, logger=logger) as engine,
             _session(engine, config, name) as session,
         ):
             if session.info.num_tokens:

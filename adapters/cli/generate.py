@@ -1,6 +1,9 @@
 """``tenure generate``: one prompt, streamed, or many at once."""
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -9,6 +12,7 @@ import click
 from rich.progress import Progress
 
 from adapters.cli.engine_options import config_from, engine_options
+from adapters.cli.event_log import event_log, log_option
 from adapters.cli.load_bar import load_bar
 from adapters.cli.output import error_console, write_json
 from adapters.cli.sampling_options import (
@@ -28,12 +32,12 @@ from kernel import (
     TenureError,
     TokenLogprobs,
 )
-from kernel.loading import OnProgress
 
 __all__ = ["generate"]
 
 _ParamsFor = Callable[[SamplingParams | None], SamplingParams]
 """Gives the parameters, once the model's own are known."""
+_Opening = Callable[[EngineConfig], AbstractAsyncContextManager[Engine]]
 
 
 @click.command()
@@ -50,9 +54,15 @@ _ParamsFor = Callable[[SamplingParams | None], SamplingParams]
 @structured_options
 @logprob_options
 @sampling_options
+@log_option
 @engine_options
 def generate(
-    prompts: tuple[str, ...], source: Any, concurrency: int, as_json: bool, **options: Any
+    prompts: tuple[str, ...],
+    source: Any,
+    concurrency: int,
+    as_json: bool,
+    log: Path | None,
+    **options: Any,
 ) -> None:
     """Continue each PROMPT. A single one is streamed; many run at once, with a progress bar."""
     texts = [*prompts, *_lines(source)]
@@ -68,11 +78,12 @@ def generate(
         return attrs.evolve(params_from(options, model), structured_outputs=form)
 
     params_for(None)  # what makes no sense is said before a model is loaded
-    with load_bar(options["progress"]) as told:
+    with event_log(log) as logger, load_bar(options["progress"]) as told:
+        opening = partial(Engine.open, progress=told, logger=logger)
         if len(texts) == 1 and not as_json:
-            anyio.run(_stream_one, config, texts[0], params_for, told)
+            anyio.run(_stream_one, config, texts[0], params_for, opening)
             return
-        failed = anyio.run(_generate_many, config, texts, params_for, concurrency, as_json, told)
+        failed = anyio.run(_generate_many, config, texts, params_for, concurrency, as_json, opening)
     if failed:
         raise click.exceptions.Exit(1)
 
@@ -88,10 +99,10 @@ def _lines(source: Any) -> list[str]:
 
 
 async def _stream_one(
-    config: EngineConfig, prompt: str, params_for: _ParamsFor, told: OnProgress
+    config: EngineConfig, prompt: str, params_for: _ParamsFor, opening: _Opening
 ) -> None:
     config = attrs.evolve(config, max_num_seqs=1, max_sessions=1)  # no room for more
-    async with Engine.open(config, progress=told) as engine:
+    async with opening(config) as engine:
         params = params_for(engine.core.model.default_params)
         async with engine.stream(prompt, params) as out:
             click.echo(prompt, nl=False)
@@ -106,7 +117,7 @@ async def _generate_many(
     params_for: _ParamsFor,
     concurrency: int,
     as_json: bool,
-    told: OnProgress,
+    opening: _Opening,
 ) -> int:
     """Run all prompts at once and write the results in the order of the prompts.
 
@@ -117,7 +128,7 @@ async def _generate_many(
     """
     console = error_console()
     results: list[RequestOutput | TenureError] = []
-    async with Engine.open(config, progress=told) as engine:
+    async with opening(config) as engine:
         # Begun when the bar of the loading is gone: a terminal has room for one.
         with Progress(console=console, disable=not console.is_terminal) as progress:
             task = progress.add_task("generating", total=len(prompts))

@@ -1,6 +1,7 @@
 """``tenure bench sessions``: every figure can be measured; how large it is, the machine says."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import anyio
@@ -93,6 +94,35 @@ def test_the_plot_has_a_line_for_each_tier_and_is_the_same_each_time(tmp_path: P
 
     assert text == (tmp_path / "two.svg").read_text(encoding="utf-8")
     assert all(label in text for label in ("host memory", "log only", "recurrent"))
+
+
+def test_what_was_measured_at_each_size_stands_in_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One line a figure, however deep it lies; sizes in the order of their numbers."""
+    figures = {
+        "model": "fake",
+        "bytes_each": {"host": 23, "disk": 360},
+        "turn_ms": {"100": 4.8, "1000": 13.385},
+        "per_turn": {"1000": {"steps": [4, 5]}, "100": {"steps": [4]}},
+    }
+
+    def scale(*_sizes: int, **_options: object) -> dict[str, object]:
+        return dict(figures)
+
+    monkeypatch.setattr(import_module("adapters.cli.bench.scale"), "scale", scale)
+    result = CliRunner().invoke(main, ["bench", "sessions", "--only", "scale"])
+
+    assert result.stdout.splitlines() == [
+        "many sessions on one engine",
+        "model            fake",
+        "bytes_each host  23",
+        "bytes_each disk  360",
+        "",
+        "by number of sessions  100   1,000",
+        "turn_ms                4.8  13.385",
+        "per_turn steps           4    4, 5",
+    ]
 
 
 @pytest.mark.parametrize("histories", ["0,10", "1000000", "ten"])

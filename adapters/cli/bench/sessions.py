@@ -1,6 +1,6 @@
 """``tenure bench sessions``: many sessions on one engine, and how soon each goes on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ import click
 
 from adapters.cli.bench.resume_plot import check_plot, draw
 from adapters.cli.bench.small_states import SMALL_MODELS
-from adapters.cli.bench.table import plain
+from adapters.cli.bench.table import tables
 from adapters.cli.output import error_console, write_json
 from kernel.session_store import SyncPolicy
 
@@ -103,11 +103,12 @@ def sessions(
     def tell(what: str) -> None:
         console.print(what, highlight=False)
 
-    results: dict[str, Any] = {}
+    scaled: dict[str, Any] = {}
+    resumed: dict[str, dict[str, Any]] = {}
     if only != "resume":
         from adapters.cli.bench.scale import scale  # noqa: PLC0415 - one part needs no torch
 
-        results |= scale(
+        scaled = scale(
             count or preset.sessions,
             model=model,
             sync=sync,
@@ -117,14 +118,26 @@ def sessions(
         )
     if only != "scale":
         sizes = histories or preset.histories
-        results |= _resume(
+        resumed = _resume(
             sizes, runs=runs or preset.runs, directory=directory, plot=plot, tell=tell
         )
     if as_json:
-        write_json(results)
+        # The hybrid model's figures under the names that they have, the other's under its own.
+        hybrid = resumed.pop("hybrid", {})
+        write_json({**scaled, **hybrid, **resumed})
         return
-    for name, value in results.items():
-        click.echo(f"{name}: {plain(value)}")
+    for line in _lines(scaled, resumed):
+        click.echo(line)
+
+
+def _lines(scaled: dict[str, Any], resumed: dict[str, dict[str, Any]]) -> Iterator[str]:
+    if scaled:
+        yield "many sessions on one engine"
+        yield from tables(scaled, "by number of sessions")
+    for model, figures in resumed.items():
+        yield from ["", ""] if scaled or model != "hybrid" else []
+        yield f"a turn's first token, {model} model"
+        yield from tables(figures, "by tokens of history")
 
 
 def _resume(
@@ -134,8 +147,8 @@ def _resume(
     directory: Path | None,
     plot: Path | None,
     tell: Callable[[str], object],
-) -> dict[str, Any]:
-    """The hybrid model's figures under the names that they have, the other's under its own."""
+) -> dict[str, dict[str, Any]]:
+    """How soon a turn goes on, by model."""
     from adapters.cli.bench.resume import resume_ms  # noqa: PLC0415 - it needs torch
 
     found = {
@@ -144,4 +157,4 @@ def _resume(
     }
     if plot is not None:
         draw(found, plot)
-    return {**found["hybrid"], "recurrent": found["recurrent"]}
+    return found

@@ -15,6 +15,7 @@ from adapters.cli.demo.report import describe
 from adapters.cli.demo.run import DemoRun, run_demo
 from adapters.cli.demo.view import LineView, LiveView, SilentView, View
 from adapters.cli.engine_options import config_from, engine_options
+from adapters.cli.event_log import log_option, make_way
 from adapters.cli.output import write_json
 from adapters.cli.plant import PLANTS, plant
 
@@ -46,7 +47,7 @@ PAGES = 96
     show_default=True,
     help="Seconds at most.",
 )
-@click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Keep the event log.")
+@log_option
 @click.option("--plant", "bug", type=click.Choice(PLANTS), help="Put a known bug in.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @engine_options
@@ -115,9 +116,7 @@ def _view(as_json: bool) -> View:
 def _log_path(given: Path | None) -> Generator[Path]:
     """The log to write: the one that was asked for, or one that goes away with the run."""
     if given is not None:
-        if not given.parent.is_dir():
-            raise click.UsageError(f"--log: {given.parent} is no directory")
-        given.unlink(missing_ok=True)
+        make_way(given)
         yield given
         return
     with tempfile.TemporaryDirectory(prefix="tenure-demo-") as folder:
