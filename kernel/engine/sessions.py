@@ -94,7 +94,7 @@ class EngineSessions:
     def list_sessions(self) -> list[SessionInfo]:
         """All sessions; of dormant ones what is known without reading the disk.
 
-        Synchronous, some 30 microseconds for each session in memory and 2 for a dormant one, during
+        Synchronous, some 30 microseconds for each session in memory and 7 for a dormant one, during
         which no turn goes on: for thousands use :meth:`iter_sessions`.
         """
         core = self._desk.check_context()
