@@ -180,5 +180,5 @@ class EngineSessions:
         except DamagedRecord as error:
             raise ValidationError(parameter="data", value=source, why=str(error)) from error
         session = self.attach(name)
-        await keep_or_close(actor, session)
+        await keep_or_close(actor, session, image)
         return session

@@ -21,6 +21,7 @@ from kernel.outputs import RequestOutput
 from kernel.params import SamplingParams
 from kernel.requests.options import RequestOptions
 from kernel.sessions.session import SessionActor
+from kernel.state_image import StateImage
 from kernel.turn import TurnRequest
 
 __all__ = ["Session", "check_session_id", "keep_or_close", "open_session"]
@@ -97,7 +98,7 @@ class Session(SessionHandle):
         actor.identity.is_detached = self._detached
         self._sit(actor.seat)
         if self._detached and actor.state.log:
-            await keep_or_close(actor, self)
+            await keep_or_close(actor, self, actor.state.image)
         return self
 
     async def __aexit__(
@@ -246,10 +247,15 @@ def open_session(
     )
 
 
-async def keep_or_close(actor: SessionActor, session: Session) -> None:
+async def keep_or_close(actor: SessionActor, session: Session, image: StateImage | None) -> None:
     """What begins with a log and is to stay is durable before anyone is told that it is here.
 
     Cancelling, or a store that can't keep it, closes the session.
+
+    Args:
+        actor: of the session.
+        session: the caller's object of it.
+        image: of its state; left to the store as well.
 
     Raises:
         StoreError: the store could not keep it.
@@ -257,7 +263,7 @@ async def keep_or_close(actor: SessionActor, session: Session) -> None:
     if actor.archive is None:
         return
     kept: Reply[None] = Reply()
-    actor.archive.keep_whole(actor.state.image, kept)
+    actor.archive.keep_whole(image, kept)
     try:
         await kept.wait()
     except StoreError:

@@ -12,6 +12,7 @@ from kernel.ids import SessionId
 from kernel.probe import Probe
 from kernel.sessions.active_turn import SessionLimits
 from kernel.sessions.dormant_sessions import DormantSessions
+from kernel.sessions.image_shelf import ImageShelf
 from kernel.sessions.turn_records import SessionCounters
 from ownership import Ledger
 
@@ -48,3 +49,5 @@ class SessionHome:
     """Of what sessions ask of the store."""
     dormant: DormantSessions | None = None
     """Told of each session that goes dormant what is to be remembered of it."""
+    shelf: ImageShelf = attrs.field(factory=ImageShelf)
+    """Where the images count that sessions keep."""

@@ -49,8 +49,11 @@ class SessionIdentity:
 
     def bring_back(
         self, record: SessionRecord, facts: SessionFacts, image: StateImage | None
-    ) -> None:
+    ) -> bool:
         """Give the session, which is new, what was kept of it.
+
+        Returns:
+            False: there is no room for its image, and it is down to its log.
 
         Raises:
             DamagedRecord: the record doesn't say what a record says.
@@ -61,5 +64,6 @@ class SessionIdentity:
         self._state.cache_salt = facts.cache_salt
         self._state.states.marks.update(facts.marks)
         if image is not None and image.position < len(self._state.log):
-            self._state.image = image
             self._state.absorbed = image.position
+            return self._state.keep_image(image)
+        return True

@@ -109,7 +109,8 @@ class SessionRegistry:
 
         Args:
             record: what was kept of it.
-            image: its state, where that is at hand.
+            image: its state, where that is at hand; left to the store, if there is one, or to
+                the log, where images of others leave it no room.
             session_id: ``None``: it is the session of the store that the record names. Else it is
                 a new one, under this name.
 
@@ -126,12 +127,19 @@ class SessionRegistry:
         actor = self._new_session(
             name, is_one_shot=False, idle_timeout_s=facts.idle_timeout_s, birth=birth
         )
-        actor.identity.bring_back(record, facts, image)
+        has_room = actor.identity.bring_back(record, facts, image)
         self._add_session(actor)
+        if image is not None and not has_room and actor.archive is None:
+            self._tell_lost(name, image)
         if actor.archive is not None and session_id is None:
             actor.archive.found(record)
             actor.tell_woken()
         return actor
+
+    def _tell_lost(self, session_id: SessionId, image: StateImage) -> None:
+        if self._home.probe.enabled:
+            facts = {"session": session_id, "position": image.position, "reason": "refused"}
+            self._home.probe.record("session.state_lost", facts)
 
     def _check_room(
         self, session_id: SessionId, *, counts: bool = True, is_stored: bool = False

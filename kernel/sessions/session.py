@@ -85,7 +85,8 @@ class SessionActor(Actor[SessionMessage]):
         system, ledger, limits = home.system, home.ledger, home.limits
         super().__init__(name, system, mail_bound=limits.mail_bound)
         self.session_id = session_id
-        self.state = SessionState(name, ledger.session_port(name), ledger.view, limits.costs)
+        port = ledger.session_port(name)
+        self.state = SessionState(name, port, ledger.view, limits.costs, home.shelf)
         self.is_one_shot = is_one_shot
         self.is_closed = False
         self.is_close_posted = False
@@ -242,6 +243,7 @@ class SessionActor(Actor[SessionMessage]):
         self._ends.abandon(lost)
         self._starts.abandon(lost)
         self._tiers.abandon(lost)
+        self.state.keep_image(None)
         if self.archive is not None:
             self.archive.turn_away_deferred(lost)
         if self.removed is not None:

@@ -15,6 +15,7 @@ from kernel.ids import TurnId
 from kernel.outputs import CacheMiss
 from kernel.requests.conversation import Conversation
 from kernel.requests.output_buffer import Receipt
+from kernel.sessions.image_shelf import ImageShelf
 from kernel.sessions.kept_states import FREE, NO_STATE, KeptStates, Mark, StateCosts
 from kernel.sessions.logged_turns import LoggedTurns, logged_turn
 from kernel.state_image import StateImage
@@ -61,7 +62,6 @@ class SessionState:
         turn_starts: length of the log at the beginning of each turn that generated.
         logged: all turns of the log, as a store or a file keeps them.
         held: a finished turn's claim while its tokens are on their way to the store.
-        image: a state outside of the pools that the next turn may start from.
         last: the turn that ended last, until another begins; a late interrupt may cut it.
         conversation: which part of the log is which messages; ``None`` before the first ones.
         cache_miss: why the last turn in the log found nothing in the prefix cache.
@@ -74,14 +74,15 @@ class SessionState:
 
     __slots__ = (
         "_changes",
+        "_image",
         "_port",
+        "_shelf",
         "_view",
         "absorbed",
         "cache_miss",
         "cache_salt",
         "conversation",
         "held",
-        "image",
         "inherited",
         "is_woken",
         "last",
@@ -98,6 +99,7 @@ class SessionState:
         port: SessionPort,
         view: LedgerView,
         costs: StateCosts = FREE,
+        shelf: ImageShelf | None = None,
     ) -> None:
         self._port = port
         self._view = view
@@ -106,7 +108,8 @@ class SessionState:
         self.turn_starts: array[int] = array("I")
         self.logged = LoggedTurns()
         self.held = None
-        self.image: StateImage | None = None
+        self._image: StateImage | None = None
+        self._shelf = ImageShelf() if shelf is None else shelf
         self.inherited: BaseName | None = None
         self._changes = 0
         self.absorbed = 0
@@ -122,6 +125,26 @@ class SessionState:
         """The committed state; ``None``: the session is down to its log, or to its marks."""
         version = self.states.current
         return None if version is NO_STATE else self.states.kept.get(version)
+
+    @property
+    def image(self) -> StateImage | None:
+        """A state outside of the pools that the next turn may start from."""
+        return self._image
+
+    def keep_image(self, image: StateImage | None) -> bool:
+        """Keep an image in place of the one there was; ``None``: keep none.
+
+        Returns:
+            False: there is no room for it, and none is kept.
+        """
+        before, self._image = self._image, None
+        if before is not None:
+            self._shelf.let_go(before)
+        if image is not None:
+            if not self._shelf.keep(image):
+                return False
+            self._image = image
+        return True
 
     @property
     def checkpoint(self) -> SessionOwned | None:
@@ -172,7 +195,7 @@ class SessionState:
         self.log = parent.log[:]
         self.turn_starts = parent.turn_starts[:]
         self.logged = parent.logged.copy()
-        self.image = parent.image
+        self.keep_image(parent.image)
         self.inherited = base if isinstance(base, BaseName) else None
         self.absorbed = parent.absorbed
         self.slides = parent.slides
@@ -247,7 +270,7 @@ class SessionState:
             return False
         self.states.commit(claim, keep=keep_checkpoint)
         self.states.bound_marks()
-        self.image = None
+        self.keep_image(None)
         self.is_woken = False
         self._changes += 1
         self.absorbed = position
@@ -290,7 +313,7 @@ class SessionState:
         while self.turn_starts and self.turn_starts[-1] >= length:
             self.turn_starts.pop()
         if self.image is not None and self.image.position > length - 1:
-            self.image = None
+            self.keep_image(None)
         self.absorbed = min(self.absorbed, length)
         if self.conversation is not None:
             self.conversation.cut(length)
@@ -343,6 +366,7 @@ class SessionState:
     def close(self) -> None:
         """Close all that the session holds."""
         self.drop_held()
+        self.keep_image(None)
         self.states.close()
 
 

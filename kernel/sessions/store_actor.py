@@ -45,6 +45,7 @@ from kernel.session_store import (
     StoreReport,
     StoreWorker,
 )
+from kernel.sessions.image_shelf import MAX_IMAGE_BYTES
 from kernel.sessions.store_business import (
     Business,
     Change,
@@ -72,7 +73,7 @@ _MOST_ASKS = 32
 class StoreRules:
     """The numbers that the store keeps to."""
 
-    max_image_bytes: int = 1 << 30
+    max_image_bytes: int = MAX_IMAGE_BYTES
     """Most bytes of images on their way to the disk, and as many that were read from it; one image
     may always be on its way."""
     timeout_s: float = 60.0

@@ -233,7 +233,8 @@ ATTRIBUTES: dict[str, set[str]] = {
         "is_woken",
         "conversation",  # none: the explorer's callers give token ids
         "turn_starts",  # as many as there were turns; the explorer's callers never go back
-        *("logged", "cache_salt", "held", "image"),
+        *("logged", "cache_salt", "held", "_image"),
+        "_shelf",  # bytes of the images, which have forms of their own
         "slides",  # as it was opened
         "cache_miss",  # told to callers
     },

@@ -217,7 +217,7 @@ def test_an_image_goes_with_the_log_that_it_is_of(length: int, stays: bool) -> N
     """One that was brought in has absorbed tokens that the log does not have any more."""
     scene = Scene()
     scene.state.extend(range(9))
-    scene.state.image = StateImage(4, {})
+    scene.state.keep_image(StateImage(4, {}))
     scene.state.cut(length)
 
     assert (scene.state.image is not None) is stays

@@ -8,11 +8,14 @@ _ARCHIVE = "kernel/sessions/archive.py"
 _SNAPSHOTS = "kernel/sessions/snapshots.py"
 _TIERS = "kernel/sessions/tiers.py"
 _STATE = "kernel/sessions/state.py"
+_SHELF = "kernel/sessions/image_shelf.py"
 _REST = "kernel/sessions/rest.py"
+_SESSION = "kernel/sessions/session.py"
 _STORED = "kernel/sessions/stored_sessions.py"
 _WAKES = "kernel/sessions/wake_queue.py"
 
 _DORMANT = "tests/durable/test_dormant.py::test_"
+_SHELVES = "tests/durable/test_image_shelf.py::test_"
 _RACES = "tests/durable/test_races.py::test_"
 _BURSTS = "tests/durable/test_wake_bursts.py::test_"
 
@@ -34,6 +37,24 @@ MUTANTS: list[Mutant] = [
         "        if self.image is not None and self.image.position > length + 99:\n",
         rule="position <= length - 1",
         near=("tests/kernel/test_session_state.py::test_an_image_goes_with_the_log_that_it_is_of",),
+    ),
+    Mutant(
+        "brought-in-images-without-bound",
+        "Images of sessions that were brought in are bounded together.",
+        _SHELF,
+        "            if self.nbytes + image.nbytes > self.max_bytes:\n",
+        "            if image.nbytes > self.max_bytes:\n",
+        rule="every bound is kept",
+        near=(_SHELVES + "an_image_without_room_is_left_to_the_log_and_that_is_told",),
+    ),
+    Mutant(
+        "dead-sessions-image-stays",
+        "A session that dies gives back the room of its image.",
+        _SESSION,
+        "        self.state.keep_image(None)\n",
+        "",
+        rule="what was dropped is nobody's",
+        near=(_SHELVES + "a_fork_shares_its_parents_image_and_the_last_one_gives_its_room_back",),
     ),
     Mutant(
         "lost-state-untold",
