@@ -129,11 +129,14 @@ def _start(actor: SessionActor, view: LedgerView) -> tuple[int, _Place]:
     """Position and place of the state that is nearest to the end of the log."""
     state, archive = actor.state, actor.archive
     position = state.base_position
-    snapshot = None if archive is None else archive.snapshots.position
+    snapshots = None if archive is None else archive.snapshots
     if state.image is not None and state.image.position > position:
         return state.image.position, "host"
-    if snapshot is not None and snapshot > position:
-        return snapshot, "disk"
+    if snapshots is not None:
+        known = [at for at in (snapshots.position, snapshots.inherited) if at is not None]
+        snapshot = max(known, default=0)
+        if position < snapshot < len(state.log):
+            return snapshot, "disk"
     base = actor.state.base
     found = view.find_base(base) if isinstance(base, BaseName) else None
     if found is None:

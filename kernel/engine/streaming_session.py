@@ -175,9 +175,10 @@ class Session(SessionHandle):
         """A new session that begins where this one is; an async context manager.
 
         The fork is taken when its block is entered: the log as it is then, without the turn that
-        runs. Its first turn starts from a copy of this session's committed state, as long as that
-        is there; when it was given up, replaced or closed, the turn computes the log again. Both
-        go their own ways, and neither can hold or free what is the other's.
+        runs. Its first turn starts from a copy of this session's committed state, or from its
+        snapshot in the store, as long as that is there; when it was given up, replaced or closed,
+        the turn computes the log again. Both go their own ways, and neither can hold or free what
+        is the other's.
 
         Args:
             session_id: a name of your own; a fresh one by default.

@@ -1,5 +1,6 @@
 """What sessions and the store say to each other. None of it carries a handle."""
 
+from array import array
 from typing import ClassVar
 
 import attrs
@@ -77,6 +78,9 @@ class FetchState:
     turn: TurnId
     nbytes: int
     """How large the snapshot is, as far as its session knows."""
+    begin: "array[int] | None" = None
+    """The log that the snapshot must be of, up to its position; ``None``: the session is the
+    asker's own, so it can't be of another."""
 
 
 @attrs.frozen

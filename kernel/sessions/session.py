@@ -124,6 +124,8 @@ class SessionActor(Actor[SessionMessage]):
     def inherit(self, parent: "SessionActor") -> None:
         """Begin as a fork: the parent's log and turns, its committed state as base."""
         self.state.inherit(parent.state)
+        if self.archive is not None and parent.archive is not None:
+            self.archive.snapshots.inherit(parent.archive.snapshots)
 
     @property
     def active(self) -> ActiveTurn | None:

@@ -5,6 +5,7 @@ below that, so here it is forgotten at the same moment; one that can't be kept o
 is no more than a state to be computed again.
 """
 
+from array import array
 from collections.abc import Callable, Iterator
 from typing import Final, final
 
@@ -39,6 +40,8 @@ def _nothing() -> None:
 class _Fetch:
     ticket: TurnId
     incarnation: int
+    position: int | None
+    is_own: bool
     then: Callable[[StateImage | StoreFault], None]
 
 
@@ -56,6 +59,7 @@ class SessionSnapshots:
         "_holder",
         "_numbers",
         "_offered",
+        "_parent",
         "_probe",
         "_session_id",
         "_system",
@@ -80,6 +84,8 @@ class SessionSnapshots:
         self._offered: list[tuple[int, int, int, Callable[[], None]]] = []
         """Number, position and bytes of each snapshot on its way, and what waits for it."""
         self._fetches: list[_Fetch] = []
+        self._parent: SessionSnapshots | None = None
+        """Of the session that this one is a fork of, until there is a snapshot of its own."""
 
     def found(self, record: SessionRecord) -> None:
         """The session was made of what the store holds."""
@@ -89,6 +95,24 @@ class SessionSnapshots:
     def reaches_beyond(self, position: int) -> bool:
         """Whether there is a snapshot that has absorbed more tokens than that."""
         return self.position is not None and self.position > position
+
+    def inherit(self, parent: "SessionSnapshots") -> None:
+        """Begin as a fork: what the store has of the parent is a state of this log, too.
+
+        Nothing is promised of it: the parent may go on, be cut or be removed, so whoever reads its
+        snapshot has it compared with the log by the store.
+        """
+        has_own = parent.position is not None or parent._parent is None
+        self._parent = parent if has_own else parent._parent
+
+    @property
+    def inherited(self) -> int | None:
+        """Position of the parent's snapshot, as far as is known; ``None``: there is none."""
+        return None if self._parent is None else self._parent.position
+
+    def end_inheritance(self) -> None:
+        """The session has a state of its own."""
+        self._parent = None
 
     @property
     def has_business(self) -> bool:
@@ -118,13 +142,35 @@ class SessionSnapshots:
             self.tell_lost(position, message.fault)
         else:
             self.position, self._bytes = position, nbytes
+            self._parent = None
         then()
 
     def fetch(self, ticket: TurnId, then: Callable[[StateImage | StoreFault], None]) -> None:
         """Read the snapshot; ``then`` is called once, unless it is released before."""
-        incarnation = self._system.incarnation_of(STORE)
-        self._fetches.append(_Fetch(ticket, incarnation, then))
         message = FetchState(self._holder, self._session_id, ticket, self._bytes)
+        self._fetch(message, self.position, then)
+
+    def fetch_inherited(
+        self, ticket: TurnId, log: "array[int]", then: Callable[[StateImage | StoreFault], None]
+    ) -> None:
+        """As :meth:`fetch`, of the parent's snapshot, if it is of the beginning of ``log``."""
+        parent = self._parent
+        if parent is None or parent.position is None:
+            then(StoreFault("there is no parent's snapshot", "missing"))
+            return
+        begin = log[: parent.position]
+        message = FetchState(self._holder, parent._session_id, ticket, parent._bytes, begin)
+        self._fetch(message, parent.position, then)
+
+    def _fetch(
+        self,
+        message: FetchState,
+        position: int | None,
+        then: Callable[[StateImage | StoreFault], None],
+    ) -> None:
+        incarnation = self._system.incarnation_of(STORE)
+        is_own = message.begin is None
+        self._fetches.append(_Fetch(message.turn, incarnation, position, is_own, then))
         if self._system.post(_STORE, message, self._holder) is not None:
             self._fetches.pop()
             then(_GONE)
@@ -143,10 +189,17 @@ class SessionSnapshots:
             if fetch.ticket == message.turn:
                 self._fetches.remove(fetch)
                 if isinstance(message.found, StoreFault):
-                    self.tell_lost(self.position, message.found)
-                    self.position = None
+                    self._lose(fetch, message.found)
                 fetch.then(message.found)
                 return
+
+    def _lose(self, fetch: _Fetch, fault: StoreFault) -> None:
+        if fetch.is_own or fault.reason != "missing":  # a parent goes its own way
+            self.tell_lost(fetch.position, fault)
+        if fetch.is_own:
+            self.position = None
+        else:
+            self._parent = None
 
     def release(self, ticket: TurnId) -> None:
         """An image isn't needed any more, or not wanted; idempotent."""

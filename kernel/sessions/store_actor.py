@@ -37,7 +37,6 @@ from kernel.messages.store import (
 from kernel.session_store import (
     KeepState,
     ReadSession,
-    ReadState,
     RemoveSession,
     SessionRecord,
     StoreFault,
@@ -52,6 +51,7 @@ from kernel.sessions.store_business import (
     Removal,
     Snapshot,
     as_record,
+    jobs_of,
     odd_report,
     position_of,
     removal_error,
@@ -211,7 +211,9 @@ class StoreActor(Actor[StoreMessage]):
         def done(report: StoreReport) -> None:
             reports.append(report)
             if len(reports) == len(jobs):
-                self.system.post_from_thread(self._here, JobDone(number, whole_report(reports)))
+                self.system.post_from_thread(
+                    self._here, JobDone(number, whole_report(reports, business))
+                )
 
         for job in jobs:
             try:
@@ -289,7 +291,7 @@ class StoreActor(Actor[StoreMessage]):
             fetch = self._fetches.popleft()
             self._images[fetch.turn] = fetch
             self._bytes_in += nbytes
-            self._submit((ReadState(fetch.session_id),), fetch)
+            self._submit(jobs_of(fetch), fetch)
 
     def _fetched(self, fetch: FetchState, report: StoreReport) -> None:
         found = report if isinstance(report, StateImage | StoreFault) else odd_report(report)

@@ -1,5 +1,6 @@
 """What the store's actor has under way for whom, and what a worker's report means for it."""
 
+from array import array
 from collections.abc import Sequence
 
 import attrs
@@ -8,7 +9,16 @@ from kernel.actors.reply import Reply
 from kernel.errors import StoreError
 from kernel.ids import SessionId
 from kernel.messages.store import FetchState, ReadStored, StoreState
-from kernel.session_store import KeepState, SessionRecord, StoreFault, StoreReport
+from kernel.session_store import (
+    KeepState,
+    ReadSession,
+    ReadState,
+    SessionRecord,
+    StoreFault,
+    StoreJob,
+    StoreReport,
+)
+from kernel.state_image import StateImage
 from ownership import CustodianId
 
 __all__ = [
@@ -17,6 +27,7 @@ __all__ = [
     "Removal",
     "Snapshot",
     "as_record",
+    "jobs_of",
     "odd_report",
     "position_of",
     "removal_error",
@@ -55,10 +66,34 @@ class Removal:
 Business = Change | Snapshot | FetchState | ReadStored | Removal
 
 
-def whole_report(reports: Sequence[StoreReport]) -> StoreReport:
-    """The first fault there is, else what the last job came to."""
-    faults = (report for report in reports if isinstance(report, StoreFault))
-    return next(faults, reports[-1])
+def jobs_of(fetch: FetchState) -> tuple[StoreJob, ...]:
+    """The jobs that read an image; nothing comes between a log and its snapshot."""
+    read = ReadState(fetch.session_id)
+    return (read,) if fetch.begin is None else (ReadSession(fetch.session_id), read)
+
+
+def whole_report(reports: Sequence[StoreReport], business: Business) -> StoreReport:
+    """The first fault there is, else what the last job came to. Runs on any thread."""
+    for report in reports:
+        if isinstance(report, StoreFault):
+            return report
+    begin = business.begin if isinstance(business, FetchState) else None
+    if begin is not None and not _is_state_of(begin, reports[0], reports[-1]):
+        return StoreFault("the snapshot is of another history", "missing")
+    return reports[-1]
+
+
+def _is_state_of(begin: "array[int]", record: StoreReport, image: StoreReport) -> bool:
+    """Whether an image is the state of just these tokens, by the log that it was kept beside."""
+    if not isinstance(record, SessionRecord) or not isinstance(image, StateImage):
+        return False
+    compared = 0
+    for turn in record.turns:
+        part = begin[compared : compared + len(turn.tokens)]
+        if turn.tokens[: len(part)] != part:
+            return False
+        compared += len(part)
+    return compared == len(begin) == image.position
 
 
 def position_of(message: StoreState) -> int | None:

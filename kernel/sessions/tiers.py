@@ -161,14 +161,25 @@ class SessionTiers:
         ``then`` is called once, now or later; not after :meth:`forget_fetch`.
         """
         state, archive = self._state, self._archive
-        position = state.base_position
+        position, found = state.base_position, partial(self._found, turn, then)
+        if archive is not None and state.version:
+            archive.snapshots.end_inheritance()
         if state.image is not None and state.image.position > position:
             _start_from(turn, state.image)
         elif archive is not None and archive.snapshots.reaches_beyond(position):
             self._fetched = turn.id
-            archive.snapshots.fetch(turn.id, partial(self._found, turn, then))
+            archive.snapshots.fetch(turn.id, found)
+            return
+        elif archive is not None and self._inherits_beyond(position):
+            self._fetched = turn.id
+            archive.snapshots.fetch_inherited(turn.id, state.log, found)
             return
         then(turn)
+
+    def _inherits_beyond(self, position: int) -> bool:
+        """Whether the store may have a further state of its log, a fork's parent's."""
+        inherited = None if self._archive is None else self._archive.snapshots.inherited
+        return inherited is not None and position < inherited < len(self._state.log)
 
     def _found(
         self,
@@ -218,6 +229,12 @@ class SessionTiers:
             self._tickets += 1
             ticket = TurnId(f"export-{self._tickets}:{self._holder}")
             archive.snapshots.fetch(ticket, partial(self._fetched_for_export, ticket, done))
+        elif archive is not None and self._inherits_beyond(position):
+            self._tickets += 1
+            ticket = TurnId(f"export-{self._tickets}:{self._holder}")
+            archive.snapshots.fetch_inherited(
+                ticket, state.log, partial(self._fetched_for_export, ticket, done)
+            )
         elif isinstance(base, BaseName):
             self.read(base, done)
         else:

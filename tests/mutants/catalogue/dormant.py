@@ -16,6 +16,7 @@ _WAKES = "kernel/sessions/wake_queue.py"
 
 _DORMANT = "tests/durable/test_dormant.py::test_"
 _SHELVES = "tests/durable/test_image_shelf.py::test_"
+_FORKS = "tests/durable/test_forks_from_disk.py::test_"
 _RACES = "tests/durable/test_races.py::test_"
 _BURSTS = "tests/durable/test_wake_bursts.py::test_"
 
@@ -57,11 +58,29 @@ MUTANTS: list[Mutant] = [
         near=(_SHELVES + "a_fork_shares_its_parents_image_and_the_last_one_gives_its_room_back",),
     ),
     Mutant(
+        "fork-from-another-history",
+        "A fork starts from its parent's snapshot if that is of the fork's own log.",
+        "kernel/sessions/store_business.py",
+        "        if turn.tokens[: len(part)] != part:\n",
+        "        if len(turn.tokens) < len(part):\n",
+        rule="the log is the truth",
+        near=(_FORKS + "a_parent_that_went_its_own_way_leaves_its_fork_the_log",),
+    ),
+    Mutant(
+        "fork-computes-what-is-on-disk",
+        "A fork of a session whose state is on the disk starts from there.",
+        _SESSION,
+        "            self.archive.snapshots.inherit(parent.archive.snapshots)\n",
+        "            pass\n",
+        rule="nothing is lost on the way down",
+        near=(_FORKS + "a_fork_starts_from_the_snapshot_of_its_parent",),
+    ),
+    Mutant(
         "lost-state-untold",
         "A state that can't be had from the disk is told in an event.",
         _SNAPSHOTS,
-        "                    self.tell_lost(self.position, message.found)\n",
-        "                    pass\n",
+        "            self.tell_lost(fetch.position, fault)\n",
+        "            pass\n",
         rule="a fall back is told",
         near=(_DORMANT + "a_snapshot_that_cannot_be_read_falls_back_to_the_log_and_says_so",),
     ),
