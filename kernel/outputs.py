@@ -234,7 +234,7 @@ class EngineStats:
     """Gauges at one moment and counters since the engine was opened."""
 
     num_requests_running: int = 0
-    """Turns that have room, one-shot requests included."""
+    """Turns that have room, one-shot requests and turns between their two phases included."""
     num_requests_waiting: int = 0
     """Turns that the scheduler has no room for yet, preempted ones included."""
     num_queued_tokens: int = 0

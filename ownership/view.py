@@ -26,6 +26,8 @@ class BaseView:
     pinned: int
     """Working claims that have yet to copy out of it."""
     place: Place = Place.DEVICE
+    first_page: int = 0
+    """Pages of positions that it has dropped."""
 
 
 @attrs.frozen
@@ -190,7 +192,7 @@ class LedgerView:
         record = self._book.names.get((name.holder, name.version))
         if record is None:
             return None
-        return BaseView(record.position, record.pins, record.pool.place)
+        return BaseView(record.position, record.pins, record.pool.place, record.first_page)
 
     def name_of(self, state: SessionOwned | CacheOwned, /) -> BaseName:
         """How a turn asks for a state as its base; StaleHandle when the handle is spent."""

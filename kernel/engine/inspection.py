@@ -1,6 +1,8 @@
 """Looking into a running engine: statistics, health, sessions. Reads, never changes."""
 
-from typing import Final, Literal
+from typing import Literal
+
+import attrs
 
 from kernel.engine.core import Core
 from kernel.flight import Flight
@@ -10,12 +12,9 @@ from kernel.scheduling.parking import TransferFlight
 from kernel.sessions.kept_states import NO_STATE
 from kernel.sessions.session import SessionActor
 from kernel.sessions.state import SessionState
-from ownership import BaseName, LedgerView, Place
+from ownership import BaseName, Place
 
 __all__ = ["dormant_info", "health", "session_info", "stats"]
-
-_Place = Literal["device", "host", "disk", "log"]
-_NOWHERE: Final[tuple[int, _Place]] = (0, "log")
 
 
 def stats(core: Core) -> EngineStats:
@@ -29,10 +28,8 @@ def stats(core: Core) -> EngineStats:
     counters, ends, ledger_counters = core.counters, core.session_counters, view.counters
     usage = None if core.stored is None else core.stored.worker.usage()
     return EngineStats(
-        num_requests_running=len(scheduler.roster.running) if scheduler else 0,
-        num_requests_waiting=(
-            len(scheduler.roster.waiting) + len(scheduler.roster.parking) if scheduler else 0
-        ),
+        num_requests_running=0 if scheduler is None else scheduler.roster.num_running,
+        num_requests_waiting=0 if scheduler is None else scheduler.roster.num_waiting,
         num_queued_tokens=core.door.queued_tokens,
         num_sessions=core.num_sessions,
         sessions_stored=0 if usage is None else usage.sessions,
@@ -97,25 +94,18 @@ def health(core: Core, *, is_running: bool) -> Health:
 def session_info(core: Core, actor: SessionActor) -> SessionInfo:
     """One session at this moment; of one that has died only its log is left."""
     state = actor.state
-    held = None if actor.is_closed else state.state
-    claim = None if held is None else core.ledger.view.describe(held)
-    pages = 0 if claim is None else len(claim.pages)
-    has_pages = core.limits.num_pages > 0
-    page_bytes = core.limits.page_size * core.model.page_token_bytes if has_pages else 0
-    slot_bytes = core.model.slot_bytes if core.limits.num_slots else 0
     # What a dead session held was taken back from it: asking for that would be a stale handle.
-    position, place = _NOWHERE if actor.is_closed else _start(actor, core.ledger.view)
-    first_page = 0 if claim is None else claim.first_page
+    start = _Start() if actor.is_closed else _start(core, actor)
     return SessionInfo(
         session_id=actor.session_id,
         state=actor.phase,
         num_tokens=len(state.log),
-        position=position,
-        pending_tokens=len(state.log) - position,
-        first_position=None if place == "disk" else first_page * core.limits.page_size,
+        position=start.position,
+        pending_tokens=len(state.log) - start.position,
+        first_position=start.first_position,
         version=state.version,
-        place=place,
-        bytes=0 if claim is None else slot_bytes + pages * page_bytes,
+        place=start.place,
+        bytes=start.nbytes,
         turns=actor.turns,
         last_used_s=actor.last_used_at,
         detached=actor.identity.is_detached,
@@ -125,23 +115,48 @@ def session_info(core: Core, actor: SessionActor) -> SessionInfo:
     )
 
 
-def _start(actor: SessionActor, view: LedgerView) -> tuple[int, _Place]:
-    """Position and place of the state that is nearest to the end of the log."""
-    state, archive = actor.state, actor.archive
+@attrs.frozen
+class _Start:
+    """The state that is nearest to the end of a log; by default there is none."""
+
+    position: int = 0
+    place: Literal["device", "host", "disk", "log"] = "log"
+    first_position: int | None = 0
+    nbytes: int = 0
+    """Of the session's own state, in a pool."""
+
+
+def _start(core: Core, actor: SessionActor) -> _Start:
+    """What the session's next turn starts from, in whatever tier that is."""
+    state, archive, image = actor.state, actor.archive, actor.state.image
     position = state.base_position
-    snapshots = None if archive is None else archive.snapshots
-    if state.image is not None and state.image.position > position:
-        return state.image.position, "host"
-    if snapshots is not None:
-        known = [at for at in (snapshots.position, snapshots.inherited) if at is not None]
-        snapshot = max(known, default=0)
-        if position < snapshot < len(state.log):
-            return snapshot, "disk"
-    base = actor.state.base
+    if image is not None and image.position > position:
+        return _Start(image.position, "host", image.first_position)
+    if archive is not None:
+        snapshots = (archive.snapshots.position, archive.snapshots.inherited)
+        furthest = max((at for at in snapshots if at is not None), default=0)
+        if position < furthest < len(state.log):
+            return _Start(furthest, "disk", None)
+    base, view = state.base, core.ledger.view
     found = view.find_base(base) if isinstance(base, BaseName) else None
     if found is None:
-        return 0, "log"
-    return position, "host" if found.place is Place.HOST else "device"
+        return _Start()
+    place: Literal["host", "device"] = "host" if found.place is Place.HOST else "device"
+    first_position = found.first_page * core.limits.page_size
+    return _Start(position, place, first_position, _bytes_held(core, state))
+
+
+def _bytes_held(core: Core, state: SessionState) -> int:
+    """Bytes of the state that the next turn starts from, if the session holds it itself."""
+    version = state.states.start
+    held = None if version is NO_STATE else state.states.kept.get(version)
+    if held is None:
+        return 0
+    pages = len(core.ledger.view.describe(held).pages)
+    has_pages = core.limits.num_pages > 0
+    page_bytes = core.limits.page_size * core.model.page_token_bytes if has_pages else 0
+    slot_bytes = core.model.slot_bytes if core.limits.num_slots else 0
+    return slot_bytes + pages * page_bytes
 
 
 def dormant_info(core: Core, session_id: SessionId) -> SessionInfo:

@@ -88,7 +88,7 @@ class Room:
 
     def has_row(self) -> bool:
         """Whether one more turn may run; a turn between its two phases keeps its row."""
-        return len(self._roster.running) + len(self._roster.committing) < self._max_rows
+        return self._roster.num_running < self._max_rows
 
     def can_ever_fit(
         self, need: Need, shares: ClaimView | None = None, *, slides: bool = False

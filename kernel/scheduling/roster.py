@@ -31,6 +31,16 @@ class Roster:
     def __iter__(self) -> Iterator[OpenTurn]:
         return iter(self._by_id.values())
 
+    @property
+    def num_running(self) -> int:
+        """Turns that have a row, those between two phases included."""
+        return len(self.running) + len(self.committing)
+
+    @property
+    def num_waiting(self) -> int:
+        """Turns without a row, those on their way to host memory included."""
+        return len(self.waiting) + len(self.parking)
+
     def get(self, turn: TurnId) -> OpenTurn | None:
         return self._by_id.get(turn)
 

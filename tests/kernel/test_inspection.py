@@ -3,11 +3,14 @@
 import pytest
 
 from adapters.fake_device import FakeDevice
+from kernel.actors.reply import Reply
 from kernel.config import EngineConfig
 from kernel.engine.inspection import health, session_info, stats
+from kernel.messages import GiveUp, SetMark
 from kernel.outputs import SessionInfo
 from tests.kernel.loopless import Loopless
 from tests.kernel.small import GREEDY
+from tests.pressure.worlds import greedy, name_of, open_world, words
 
 
 def info(world: Loopless, name: str = "a") -> SessionInfo:
@@ -178,3 +181,50 @@ async def test_the_door_shows_the_same() -> None:
             assert engine.stats() == stats(engine.core)
             assert engine.health() == health(engine.core, is_running=True)
             assert engine.list_sessions() == [session.info]
+
+
+def test_a_turn_between_its_two_phases_runs() -> None:
+    """It keeps its row while its session commits; to a dashboard it must not vanish meanwhile."""
+    world = Loopless.open()
+    session = world.session()
+    first = world.start(session, list(range(1, 10)), GREEDY)
+    world.step()
+    world.interrupt(session, 0)
+    world.finish(first)
+    assert (session.state.position, len(session.state.log)) == (0, 9)
+    turn = world.start(session, [7], GREEDY)
+    scheduler = world.core.scheduler
+    assert scheduler is not None
+    seen: set[tuple[int, int, int]] = set()
+    while turn.output.end is None:
+        world.device.complete()
+        while not world.core.dispatcher.is_quiet:
+            world.core.dispatcher.run(1)
+            if scheduler.roster.get(turn.id) is not None:
+                now = stats(world.core)
+                committing = len(scheduler.roster.committing)
+                seen.add((committing, now.num_requests_running, now.num_requests_waiting))
+
+    assert (1, 1, 0) in seen
+    assert {running + waiting for _, running, waiting in seen} == {1}
+
+
+def test_a_session_that_is_down_to_a_marks_state_says_what_that_takes() -> None:
+    """Place and position are that state's, so bytes and first position are, too."""
+    world = open_world(num_slots=4, num_pages=24)
+    session = world.session(slides=True)
+    world.finish(world.start(session, words(50), greedy(1)))
+    world.post(session, SetMark("here", Reply()))
+    marked = info(world)
+    world.finish(world.start(session, words(2), greedy(1)))
+    fork = world.session("fork", parent=session)
+    newest = info(world)
+    assert info(world, "fork").first_position == newest.first_position > 0
+    assert info(world, "fork").bytes == 0
+    world.post(session, GiveUp(name_of(session)))
+    now = info(world)
+
+    assert fork.state.version == 0
+    assert (now.position, now.place) == (marked.position, "device")
+    assert now.bytes == marked.bytes > 0
+    assert now.first_position == marked.first_position > 0
