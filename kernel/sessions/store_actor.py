@@ -117,6 +117,8 @@ class StoreActor(Actor[StoreMessage]):
         self._bytes_in = 0
         self._images: dict[TurnId, FetchState] = {}
         """Whose images are being read, or were read and aren't released."""
+        self._reading: list[FetchState] = []
+        """What the worker has yet to report, wanted or not: till then it takes up its room."""
         self._fetches: deque[FetchState] = deque()
 
     @property
@@ -286,25 +288,29 @@ class StoreActor(Actor[StoreMessage]):
     def _fetch_next(self) -> None:
         while self._fetches:
             nbytes = self._fetches[0].nbytes
-            if self._images and self._bytes_in + nbytes > self._rules.max_image_bytes:
+            if self._bytes_in and self._bytes_in + nbytes > self._rules.max_image_bytes:
                 return
             fetch = self._fetches.popleft()
             self._images[fetch.turn] = fetch
+            self._reading.append(fetch)
             self._bytes_in += nbytes
             self._submit(jobs_of(fetch), fetch)
 
     def _fetched(self, fetch: FetchState, report: StoreReport) -> None:
         found = report if isinstance(report, StateImage | StoreFault) else odd_report(report)
-        is_wanted = fetch.turn in self._images
+        self._reading = [one for one in self._reading if one is not fetch]
+        if self._images.get(fetch.turn) is not fetch:
+            self._bytes_in -= fetch.nbytes  # released meanwhile; its turn may have a namesake
+            self._fetch_next()
+            return
         if isinstance(found, StoreFault):
             self._release(fetch.turn)
-        if is_wanted:
-            self._tell(fetch.asker, StateFetched(fetch.turn, found))
+        self._tell(fetch.asker, StateFetched(fetch.turn, found))
 
     def _release(self, turn: TurnId) -> None:
         self._fetches = deque(fetch for fetch in self._fetches if fetch.turn != turn)
         image = self._images.pop(turn, None)
-        if image is not None:
+        if image is not None and all(one is not image for one in self._reading):
             self._bytes_in -= image.nbytes
         self._fetch_next()
 

@@ -198,6 +198,40 @@ def test_an_image_that_is_not_wanted_any_more_is_not_read() -> None:
     assert [answer.turn for answer in world.answers] == ["t3"]
 
 
+def test_an_image_that_is_being_read_takes_up_its_room_until_it_has_been() -> None:
+    """Released or not, the worker has it in memory; else the bound is passed by a few cancels."""
+    world = with_snapshot(max_image_bytes=100)
+    world.disk.jobs.clear()
+    world.ask(fetch("t1"), ReleaseImage(TurnId("t1")), fetch("t2"), ReleaseImage(TurnId("t2")))
+    world.ask(fetch("t3"), fetch("t4"))
+    reading = len(world.disk.waiting)
+    world.work()
+    world.work()
+    first = [answer.turn for answer in world.answers]
+    world.ask(ReleaseImage(TurnId("t3")))
+    world.work()
+
+    assert (reading, first) == (1, ["t3"])
+    assert [answer.turn for answer in world.answers] == ["t3", "t4"]
+    assert len(world.disk.jobs) == 3
+
+
+def test_a_turn_of_the_same_name_does_not_get_the_image_of_the_one_before() -> None:
+    """Its own is read for it, and the room of both comes back."""
+    world = with_snapshot(max_image_bytes=200)
+    world.ask(fetch("t1"), ReleaseImage(TurnId("t1")), fetch("t1"))
+    world.work(1)
+    early = list(world.answers)
+    world.work()
+    world.ask(ReleaseImage(TurnId("t1")))
+    store = world.stack.dispatcher.actor(STORE)
+    assert isinstance(store, StoreActor)
+
+    assert not early
+    assert [answer.turn for answer in world.answers] == ["t1"]
+    assert store._bytes_in == 0
+
+
 def test_an_image_that_cannot_be_read_takes_up_no_room() -> None:
     """It is answered with why, and the next one goes."""
     world = with_snapshot(max_image_bytes=100)
