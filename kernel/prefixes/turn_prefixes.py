@@ -95,10 +95,10 @@ class Prefixes:
             return False
         return cache.fit_budget(position, use.shares, may_evict=may_evict)
 
-    def wants_end(self, turn: OpenTurn) -> bool:
-        """Whether the last state of a turn that nobody commits belongs into the cache."""
+    def wants_end(self, turn: OpenTurn, *, may_evict: bool = True) -> bool:
+        """As :meth:`wants`, of the last state of a turn that nobody commits."""
         keeps = turn.cache.keeps_end and turn.has_landed and not turn.first_page
-        return keeps and self.wants(turn, least=self._policy.least)
+        return keeps and self.wants(turn, least=self._policy.least, may_evict=may_evict)
 
 
 def leave_state(cache: PrefixCache, turn: OpenTurn, claim: Consume[BatchOwned]) -> None:

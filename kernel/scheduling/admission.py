@@ -49,12 +49,10 @@ class Admission:
             max_rows=limits.max_rows,
             cache=prefixes.cache,
         )
-        self.is_short = False
-        """Whether a turn waits for memory since the last pass, not only for a row."""
 
     def give_room(self) -> None:
         """Grow and admit in order of rank, until a turn has to wait for room."""
-        self.is_short = False
+        self._work.is_short = False
         if not (self._work.grows or self._work.roster.waiting):
             return
         # Merged as it goes: a pass looks at few turns, however many wait.
@@ -67,7 +65,7 @@ class Admission:
             else:
                 has_room = self._try(turn, self._admit)
             if not has_room:
-                self.is_short = turn.state is TurnState.RUNNING or self.room.has_row()
+                self._work.is_short = turn.state is TurnState.RUNNING or self.room.has_row()
                 return
 
     def _try(self, turn: OpenTurn, attempt: Callable[[OpenTurn], bool]) -> bool:

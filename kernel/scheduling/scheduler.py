@@ -275,7 +275,7 @@ class Scheduler(Actor[SchedulerMessage]):
 
     def _publish(self) -> None:
         """Leave states in the prefix cache; after admission, since copies have no rank."""
-        may_evict = not self._admission.is_short
+        may_evict = not self._work.is_short
         publish_reached(self._work, self._work.prefixes, self._view, may_evict=may_evict)
 
     def _clear_cache(self, *, forever: bool) -> None:

@@ -36,6 +36,8 @@ class Workload:
         claims: working claims by turn; those of a launched step are in its lease instead.
         roster: the turns, by rank.
         grows: running turns that need another page before their next token.
+        is_short: whether a turn waits for memory since the last pass of admission, not only for a
+            row; then nothing of the cache goes for something else.
     """
 
     claims: Owns[dict[TurnId, BatchOwned]]
@@ -54,6 +56,7 @@ class Workload:
         self.parking = parking
         self.roster = Roster()
         self.grows: dict[TurnId, OpenTurn] = {}
+        self.is_short = False
         self.port = port
         self.door = door
         self.counters = counters
@@ -67,7 +70,7 @@ class Workload:
         That of a one-shot, which nobody commits, goes to the prefix cache where that wants it.
         """
         cache = self.prefixes.cache
-        if cache is not None and self.prefixes.wants_end(turn):
+        if cache is not None and self.prefixes.wants_end(turn, may_evict=not self.is_short):
             leave_state(cache, turn, self.claims.pop(turn.id))
             self.tell(turn, TurnEnded(turn.id, kept, reason, stop_token))
             self._end(turn)

@@ -249,7 +249,6 @@ ATTRIBUTES: dict[str, set[str]] = {
     },
     "admission": {
         *("_system", "_work", "_view", "_limits", "_policy", "_prefixes", "room"),
-        "is_short",  # only a cache looks at it, and admission has set it in the same handler
     },
     "scheduler": {
         *("name", "system", "mail_bound", "incarnation", "mailbox", "_work", "_admission"),
@@ -260,6 +259,7 @@ ATTRIBUTES: dict[str, set[str]] = {
     "workload": {
         *("claims", "roster", "grows", "port", "door", "counters", "_system", "parking"),
         "prefixes",  # its cache, and rules that don't change
+        "is_short",
     },
     "parking": {
         *("copies", "parked", "flights", "asked", "_errands", "_next", "_system", "_port"),

@@ -127,6 +127,25 @@ def test_nothing_is_evicted_for_the_budget_either_while_a_turn_waits_for_memory(
     stop_world(world)
 
 
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_nothing_is_evicted_for_an_end_while_a_turn_waits_for_memory(is_waiting: bool) -> None:
+    """A one-shot's last state is kept as it is; the budget alone would have others go for it."""
+    world = open_cached(num_slots=2, num_pages=20, prefix_cache_block=1000, prefix_cache_bytes=200)
+    finish(world, one_shot(world, "before", prompt(9, 3), 1))
+    assert positions(world) == [8]
+    first = one_shot(world, "first", prompt(4), 10)
+    waiting = one_shot(world, "waiting", prompt(76, 4), 2) if is_waiting else None
+    while first.output.end is None:
+        assert positions(world) == [8]
+        world.step()
+    # Who waited has the room by now; what counts is whether the end of the other took it first.
+    assert counted(world).cache_published == (1 if is_waiting else 2)
+
+    finish(world, *([waiting] if waiting else []))
+    assert tokens_of(first) == cold(prompt(4), 10)
+    stop_world(world)
+
+
 def test_a_turn_that_lost_what_it_had_found_before_it_used_it_says_so() -> None:
     """Admitted from a cached state, it had no row yet when a senior took its room and the state."""
     world = open_cached(

@@ -200,6 +200,7 @@ def _scheduler_form(names: Names) -> tuple[Any, ...]:
         ),
         _policy_form(names, scheduler),
         tuple(sorted(names.turn(turn) for turn in work.grows)),
+        work.is_short,
         None
         if flight is None
         else (

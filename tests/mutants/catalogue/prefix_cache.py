@@ -103,8 +103,16 @@ MUTANTS: list[Mutant] = [
         "copies-before-turns",
         "While a turn waits for room, nothing is evicted for a copy, which has no rank.",
         "kernel/scheduling/scheduler.py",
-        "        may_evict = not self._admission.is_short\n",
+        "        may_evict = not self._work.is_short\n",
         "        may_evict = True\n",
+        near=_NEAR,
+    ),
+    Mutant(
+        "ends-before-turns",
+        "While a turn waits for room, nothing is evicted for the end of another.",
+        "kernel/scheduling/workload.py",
+        "self.prefixes.wants_end(turn, may_evict=not self.is_short)",
+        "self.prefixes.wants_end(turn)",
         near=_NEAR,
     ),
     Mutant(
