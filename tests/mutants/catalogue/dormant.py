@@ -136,7 +136,10 @@ MUTANTS: list[Mutant] = [
         "            and self._kept_len == len(self._kept.log)\n",
         "",
         rule="nothing is lost on the way down",
-        near=("tests/durable/test_dormant.py", "tests/durable/test_durable_turns.py"),
+        near=(
+            "tests/durable/test_leaving_changes.py::test_a_session_does_not_leave_between"
+            "_a_change_on_the_disk_and_its_own_log",
+        ),
     ),
     Mutant(
         "woken-twice",
