@@ -168,6 +168,7 @@ class SessionHandle:
         :meth:`save`, too. A state that can't be read out is left away, and computed again there.
 
         Raises:
+            QueueFull: too many ask this session already, and wait for its device or its disk.
             SessionClosed: the session is closed.
             StoreError: it is dormant, and can't be read.
             ValidationError: nothing is installed that writes sessions, or its messages hold

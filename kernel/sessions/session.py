@@ -164,9 +164,16 @@ class SessionActor(Actor[SessionMessage]):
 
     @property
     def num_mail(self) -> int:
-        """Messages that wait to be handled, or for a change of the log that is being kept."""
+        """Messages that wait to be handled or answered, wherever they wait.
+
+        For a change of the log that is being kept, a state that is read out, the end of a turn:
+        none of these comes while the disk or the device hangs, so callers are counted by this.
+        """
         kept_back = 0 if self.archive is None else len(self.archive.deferred)
-        return len(self.mailbox) + kept_back
+        interrupts = self.waiting.num_interrupts
+        if self.active is not None:
+            interrupts += len(self.active.interrupts)
+        return len(self.mailbox) + kept_back + self._tiers.num_exports + interrupts
 
     def handle(self, message: Consume[SessionMessage], /) -> None:  # noqa: C901  one case a message
         """Take one message."""

@@ -30,6 +30,7 @@ __all__ = ["SessionSnapshots"]
 
 _STORE: Final = Address[StoreMessage](STORE)
 _GONE: Final = StoreFault("the store is not running", "stopped")
+_CUT: Final = StoreFault("the log was cut below it", "missing")
 
 
 def _nothing() -> None:
@@ -211,9 +212,12 @@ class SessionSnapshots:
 
         What the store comes to read for them may be of another history by then.
         """
+        beyond = (fetch.position for fetch in self._fetches if fetch.position is not None)
         if self.reaches_beyond(length - 1):
             self.position = None
-            self._do_without(StoreFault("the log was cut below it", "missing"))
+            self._do_without(_CUT)
+        elif any(position > length - 1 for position in beyond):
+            self._do_without(_CUT)  # of a parent's snapshot, say
 
     def went_down(self, down: Down) -> None:
         """The store has died; nobody will answer what it was asked."""

@@ -15,6 +15,7 @@ from kernel.ids import SCHEDULER, TurnId
 from kernel.messages import Exported, GaveUp, ReadOutState, SchedulerMessage, StateRead
 from kernel.session_store import SessionRecord, StoreFault
 from kernel.sessions.archive import SessionArchive
+from kernel.sessions.snapshots import SessionSnapshots
 from kernel.sessions.state import SessionState
 from kernel.state_image import StateImage
 from kernel.turn import OpenTurn
@@ -33,6 +34,7 @@ class SessionTiers:
 
     __slots__ = (
         "_archive",
+        "_export_fetches",
         "_exports",
         "_fetched",
         "_holder",
@@ -56,6 +58,8 @@ class SessionTiers:
         self._reads: tuple[tuple[BaseName, Then], ...] = ()
         self._tickets = 0
         self._exports: tuple[Reply[Exported], ...] = ()
+        self._export_fetches: tuple[Then, ...] = ()
+        """All of whom wait for one image of the store's."""
         self._fetched: TurnId | None = None
         """The turn that waits for an image of the store's, or has one."""
 
@@ -208,6 +212,11 @@ class SessionTiers:
         """Whether somebody waits for a state to be read out for other engines."""
         return bool(self._exports)
 
+    @property
+    def num_exports(self) -> int:
+        """How many wait for that; each has a record of the whole log."""
+        return len(self._exports)
+
     def abandon(self, lost: BaseException) -> None:
         """The session died; nobody answers any more what it was asked for."""
         exports, self._exports = self._exports, ()
@@ -225,16 +234,10 @@ class SessionTiers:
         position = state.base_position
         if image is not None and image.position > position:
             done(image)
-        elif archive is not None and archive.snapshots.reaches_beyond(position):
-            self._tickets += 1
-            ticket = TurnId(f"export-{self._tickets}:{self._holder}")
-            archive.snapshots.fetch(ticket, partial(self._fetched_for_export, ticket, done))
-        elif archive is not None and self._inherits_beyond(position):
-            self._tickets += 1
-            ticket = TurnId(f"export-{self._tickets}:{self._holder}")
-            archive.snapshots.fetch_inherited(
-                ticket, state.log, partial(self._fetched_for_export, ticket, done)
-            )
+        elif archive is not None and (
+            archive.snapshots.reaches_beyond(position) or self._inherits_beyond(position)
+        ):
+            self._fetch_for_export(archive.snapshots, done)
         elif isinstance(base, BaseName):
             self.read(base, done)
         else:
@@ -251,12 +254,24 @@ class SessionTiers:
         reply.answer(Exported(record, image))
         then()
 
-    def _fetched_for_export(
-        self, ticket: TurnId, done: Then, found: StateImage | StoreFault
-    ) -> None:
+    def _fetch_for_export(self, snapshots: SessionSnapshots, done: Then) -> None:
+        self._export_fetches += (done,)
+        if len(self._export_fetches) > 1:
+            return  # it is read once, however many want it
+        self._tickets += 1
+        ticket = TurnId(f"export-{self._tickets}:{self._holder}")
+        then = partial(self._fetched_for_export, ticket)
+        if snapshots.reaches_beyond(self._state.base_position):
+            snapshots.fetch(ticket, then)
+        else:
+            snapshots.fetch_inherited(ticket, self._state.log, then)
+
+    def _fetched_for_export(self, ticket: TurnId, found: StateImage | StoreFault) -> None:
         if self._archive is not None:
             self._archive.snapshots.release(ticket)
-        done(found if isinstance(found, StateImage) else None)
+        fetches, self._export_fetches = self._export_fetches, ()
+        for done in fetches:
+            done(found if isinstance(found, StateImage) else None)
 
 
 def _start_from(turn: OpenTurn, image: StateImage) -> None:

@@ -49,6 +49,11 @@ class TurnQueue:
     def __iter__(self) -> Iterator[TurnRequest]:
         return iter(self._requests)
 
+    @property
+    def num_interrupts(self) -> int:
+        """Callers who wait for the ends of turns that wait here."""
+        return sum(len(request.interrupts) for request in self._requests)
+
     def find(self, turn: TurnId | None) -> TurnRequest | None:
         """The request of a turn that waits here."""
         return next((request for request in self._requests if request.id == turn), None)

@@ -112,10 +112,12 @@ def _poison(core: Core) -> Iterator[Broken]:
 
 def _mailbox(core: Core, actor: AnyActor) -> Iterator[Broken]:
     mailbox = actor.mailbox
-    if len(mailbox) > actor.mail_bound:
+    # What a session has taken and not answered waits there still.
+    waiting = actor.num_mail if isinstance(actor, SessionActor) else len(mailbox)
+    if waiting > actor.mail_bound:
         yield Broken(
             "mailboxes are bounded",
-            f"{len(mailbox)} messages for {actor.name}, at most {actor.mail_bound} are meant to be",
+            f"{waiting} messages for {actor.name}, at most {actor.mail_bound} are meant to be",
         )
     carried = [getattr(mail, name) for mail in mailbox for name in mail.carries]
     if carried or core.ledger.view.held_by(mailbox.custodian):

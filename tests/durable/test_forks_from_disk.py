@@ -8,7 +8,7 @@ from kernel.ids import SessionId
 from kernel.messages import Exported, ExportSession, Hibernate, Rewind
 from kernel.sessions.session import SessionActor
 from kernel.turn import TurnRequest
-from tests.durable.test_exports import goes_on, leave_to_disk
+from tests.durable.test_exports import goes_on, hold_up_reads, leave_to_disk
 from tests.durable.worlds import Durable, settled
 from tests.kernel.loopless import error_of, tokens_of
 from tests.kernel.toys import Recorder
@@ -154,6 +154,29 @@ def test_a_fork_that_is_exported_before_its_first_turn_has_its_parents_state() -
     assert found.image is not None
     assert found.image.position == 13
     assert goes_on(found.record, found.image) == goes_on(found.record, None)
+
+
+def test_an_export_that_waits_for_a_parents_snapshot_does_without_when_the_fork_is_cut() -> None:
+    """Others may come to wait for the same image by then, whose log is another one."""
+    world = open_world()
+    fork = fork_of(world, parent_on_disk(world))
+    other = hold_up_reads(world)
+    replies: list[Reply[Exported]] = [Reply(), Reply()]
+    world.post(fork, ExportSession(replies[0]))
+    world.work()
+    assert not replies[0].is_settled
+    world.post(fork, Rewind(1, Reply()))
+    world.work()
+    first = settled(replies[0])
+    assert isinstance(first, Exported)
+    assert (first.record.log_len, first.image) == (14, None)
+
+    world.post(fork, ExportSession(replies[1]))
+    world.close(other)
+    world.rest()
+    second = settled(replies[1])
+    assert isinstance(second, Exported)
+    assert (second.record.log_len, second.image) == (7, None)
 
 
 def test_a_fork_that_went_back_below_the_snapshot_starts_from_its_log() -> None:

@@ -245,7 +245,8 @@ ATTRIBUTES: dict[str, set[str]] = {
     },
     "tiers": {
         *("_holder", "_system", "_state", "_archive", "_reads", "_fetched"),
-        *("_tickets", "_exports"),  # none: the explorer's callers export nothing
+        # none: the explorer's callers export nothing
+        *("_tickets", "_exports", "_export_fetches"),
     },
     "admission": {
         *("_system", "_work", "_view", "_limits", "_policy", "_prefixes", "room"),

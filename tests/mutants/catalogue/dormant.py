@@ -17,6 +17,7 @@ _WAKES = "kernel/sessions/wake_queue.py"
 _DORMANT = "tests/durable/test_dormant.py::test_"
 _SHELVES = "tests/durable/test_image_shelf.py::test_"
 _FORKS = "tests/durable/test_forks_from_disk.py::test_"
+_LEAVING = "tests/durable/test_leaving_changes.py::test_"
 _RACES = "tests/durable/test_races.py::test_"
 _BURSTS = "tests/durable/test_wake_bursts.py::test_"
 
@@ -74,6 +75,24 @@ MUTANTS: list[Mutant] = [
         "            pass\n",
         rule="nothing is lost on the way down",
         near=(_FORKS + "a_fork_starts_from_the_snapshot_of_its_parent",),
+    ),
+    Mutant(
+        "taken-and-unanswered-is-no-mail",
+        "Callers who wait for a session count until they are answered.",
+        _SESSION,
+        "        return len(self.mailbox) + kept_back + self._tiers.num_exports + interrupts\n",
+        "        return len(self.mailbox) + kept_back\n",
+        rule="every bound is kept",
+        near=("tests/durable/test_crowds.py",),
+    ),
+    Mutant(
+        "exports-read-one-by-one",
+        "However many export a session, its snapshot is read once.",
+        _TIERS,
+        "        if len(self._export_fetches) > 1:\n",
+        "        if len(self._export_fetches) > 99:\n",
+        rule="every bound is kept",
+        near=("tests/durable/test_crowds.py",),
     ),
     Mutant(
         "lost-state-untold",
@@ -136,10 +155,7 @@ MUTANTS: list[Mutant] = [
         "            and self._kept_len == len(self._kept.log)\n",
         "",
         rule="nothing is lost on the way down",
-        near=(
-            "tests/durable/test_leaving_changes.py::test_a_session_does_not_leave_between"
-            "_a_change_on_the_disk_and_its_own_log",
-        ),
+        near=(_LEAVING + "a_session_does_not_leave_between_a_change_on_the_disk_and_its_own_log",),
     ),
     Mutant(
         "woken-twice",
