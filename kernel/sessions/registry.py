@@ -13,6 +13,7 @@ from kernel.probe import Probe
 from kernel.session_store import SessionRecord
 from kernel.sessions.active_turn import SessionLimits
 from kernel.sessions.home import SessionHome
+from kernel.sessions.image_shelf import ImageShelf
 from kernel.sessions.record import read_facts
 from kernel.sessions.session import SessionActor
 from kernel.sessions.stored_sessions import StoredSessions
@@ -30,6 +31,7 @@ class SessionRegistry:
     Attributes:
         actors: by name; one-shots included.
         count: without one-shots.
+        shelf: counts the images that sessions keep.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class SessionRegistry:
         self._max_sessions = max_sessions
         residents = None if stored is None else stored.residents
         dormant = None if stored is None else stored.dormant
+        self.shelf = ImageShelf()
         self._home = SessionHome(
             dispatcher,
             ledger,
@@ -62,6 +65,7 @@ class SessionRegistry:
             self._ended,
             residents,
             dormant=dormant,
+            shelf=self.shelf,
         )
 
     def open(

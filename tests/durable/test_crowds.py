@@ -11,7 +11,7 @@ from kernel.errors import Overloaded
 from kernel.ids import SessionId
 from kernel.session_store import ReadState
 from kernel.sessions.session import SessionActor
-from kernel.testing.invariants import always
+from kernel.testing.invariants import Broken, always
 from tests.durable.memory_store import MemoryFiles, MemoryStore
 from tests.durable.test_image_shelf import shelf_of
 from tests.durable.worlds import open_engine
@@ -41,7 +41,7 @@ class Crowd:
             except Overloaded:
                 self.refused += 1
 
-        size = 2 * self.actor.mail_bound
+        size, waiting, broken = 2 * self.actor.mail_bound, 0, list[Broken]()
         with anyio.fail_after(15):
             async with anyio.create_task_group() as tasks:
                 for _ in range(size):

@@ -2,15 +2,16 @@
 
 import pytest
 
+from kernel.actors.reply import Reply
 from kernel.engine.core import Core
 from kernel.ids import SessionId
+from kernel.messages import Exported, ExportSession
 from kernel.session_store import SessionRecord, StoredTurn
 from kernel.sessions.image_shelf import ImageShelf
 from kernel.sessions.session import SessionActor
 from kernel.state_image import ImageArray, StateImage
-from ownership import BaseName
 from tests.durable.memory_store import MemoryFiles, MemoryStore
-from tests.durable.worlds import Durable, open_engine
+from tests.durable.worlds import Durable, open_engine, settled
 from tests.kernel.loopless import Loopless
 from tests.kernel.toys import Recorder
 from tests.pressure.worlds import greedy, words
@@ -19,7 +20,7 @@ LENGTH = 6
 
 
 def shelf_of(core: Core, max_bytes: int) -> ImageShelf:
-    shelf = core.registry._home.shelf
+    shelf = core.registry.shelf
     shelf.max_bytes = max_bytes
     return shelf
 
@@ -76,18 +77,16 @@ def test_a_turn_that_is_committed_gives_the_images_room_back() -> None:
     session = there.session("a")
     there.start(session, words(4, 1), greedy(3))
     there.rest()
-    exported: list[StateImage | None] = []
-    base = session.state.base
-    assert isinstance(base, BaseName)
-    session._tiers.read(base, exported.append)
+    reply: Reply[Exported] = Reply()
+    there.post(session, ExportSession(reply))
     there.rest()
-    (image,) = exported
+    found = settled(reply)
+    assert isinstance(found, Exported)
+    image = found.image
     assert image is not None
     world = Loopless.open(num_slots=6, num_pages=64)
     shelf = shelf_of(world.core, image.nbytes)
-    here = world.core.bring_back(
-        session.identity.record(), image=image, session_id=SessionId("here")
-    )
+    here = world.core.bring_back(found.record, image=image, session_id=SessionId("here"))
     before = shelf.nbytes
     turn = world.start(here, words(4, 2), greedy(3))
     world.finish(turn)
