@@ -187,7 +187,7 @@ ATTRIBUTES: dict[str, set[str]] = {
         *("_session_id", "_holder", "_system", "_kept", "_facts"),
     },
     "snapshots": {
-        *("position", "_bytes", "_offered", "_fetches"),
+        *("position", "_bytes", "_offered", "_fetches", "_parent"),
         *("_session_id", "_holder", "_system", "_probe", "_numbers"),
     },
     "rest": {"_is_leaving", "_is_held_up", "_session", "_residents", "_archive", "_tiers"},
@@ -195,7 +195,7 @@ ATTRIBUTES: dict[str, set[str]] = {
         *("name", "system", "mail_bound", "incarnation", "mailbox", "_worker", "_rules"),
         *("_new_job", "_asks", "_on_record", "_here"),
         *("_open", "_num_asks", "_deadlines", "_timer", "_bytes_out", "_bytes_in"),
-        *("_images", "_fetches"),
+        *("_images", "_fetches", "_reading"),
     },
     "stored": {
         *("worker", "residents", "waking", "dormant", "_asks", "_wanted"),

@@ -23,6 +23,8 @@ RIM = {
     "engine/desk",
     "engine/engine",
     "engine/generation",
+    "engine/listing",
+    "engine/many",
     "engine/request",
     "engine/session_handle",
     "engine/sessions",

@@ -272,6 +272,7 @@ _FORMS: dict[str, Callable[[Names, Any], Any]] = {
     "number": Names.asked,
     "fault": lambda _names, fault: None if fault is None else fault.reason,
     "position": _plain,
+    "begin": lambda _names, begin: None if begin is None else begin.tobytes(),
     "found": report_form,
     "asker": Names.actor,
     "session_id": Names.place,

@@ -8,6 +8,7 @@ from kernel.engine.core import Core
 from kernel.ids import SCHEDULER, STORE
 from kernel.sessions.archive import SessionArchive
 from kernel.sessions.session import SessionActor
+from kernel.sessions.snapshots import SessionSnapshots
 from kernel.sessions.store_actor import StoreActor
 from kernel.sessions.stored_sessions import StoredSessions
 from kernel.testing.explorer.forms import Names, field, message_form
@@ -47,6 +48,7 @@ def _actor_form(names: Names, actor: StoreActor) -> tuple[Any, ...]:
         field(actor, "_num_asks"),
         (field(actor, "_bytes_out"), field(actor, "_bytes_in")),
         tuple(_business_form(names, fetch) for fetch in (*images, None, *field(actor, "_fetches"))),
+        tuple(_business_form(names, fetch) for fetch in field(actor, "_reading")),
         tuple(message_form(names, actor, mail) for mail in actor.mailbox),
     )
 
@@ -63,6 +65,7 @@ def _business_form(names: Names, business: Any) -> tuple[Any, ...]:
         names.place(getattr(business, "session_id", "")),
         names.asked(business.number) if hasattr(business, "number") else None,
         getattr(business, "position", None),
+        tuple(getattr(business, "begin", None) or ()),
     )
 
 
@@ -139,16 +142,25 @@ def _archive_form(names: Names, actor: SessionActor, archive: SessionArchive) ->
         field(archive, "_has_kept_facts"),
         field(archive, "_kept_salt"),
         field(archive, "_is_in_doubt"),
-        (snapshots.position, field(snapshots, "_bytes")),
+        (snapshots.position, field(snapshots, "_bytes"), _parent_form(names, snapshots)),
         tuple(
             (names.asked(number), at, _then(names, then))
             for number, at, _, then in field(snapshots, "_offered")
         ),
         tuple(
-            (names.turn(one.ticket), incarnation - one.incarnation, _then(names, one.then))
+            (
+                *(names.turn(one.ticket), incarnation - one.incarnation),
+                *(one.position, one.is_own, _then(names, one.then)),
+            )
             for one in field(snapshots, "_fetches")
         ),
     )
+
+
+def _parent_form(names: Names, snapshots: SessionSnapshots) -> tuple[Any, ...]:
+    """Of the session that it is a fork of: whose snapshot it may read."""
+    parent: SessionSnapshots | None = field(snapshots, "_parent")
+    return () if parent is None else (names.actor(field(parent, "_holder")), parent.position)
 
 
 def _lives(core: Core, name: CustodianId) -> int:
