@@ -59,9 +59,9 @@ class StoreState:
 
     carries: ClassVar[tuple[str, ...]] = ()
     asker: CustodianId
-    job: KeepState | DropState
-    number: int = 0
+    number: int
     """As of a change."""
+    job: KeepState | DropState
 
 
 @attrs.frozen
@@ -149,10 +149,10 @@ class StateStored:
     """A snapshot is kept or dropped, or isn't."""
 
     carries: ClassVar[tuple[str, ...]] = ()
+    number: int
     position: int | None
     """``None``: it was to be dropped."""
     fault: StoreFault | None = None
-    number: int = 0
 
 
 @attrs.frozen

@@ -128,7 +128,7 @@ class SessionSnapshots:
             then: called once, when it is kept, or can't be.
         """
         number = next(self._numbers)
-        message = StoreState(self._holder, KeepState(self._session_id, image), number)
+        message = StoreState(self._holder, number, KeepState(self._session_id, image))
         if self._system.post(_STORE, message, self._holder) is not None:
             then()
         else:

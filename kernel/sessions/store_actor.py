@@ -159,7 +159,7 @@ class StoreActor(Actor[StoreMessage]):
             case StoreLog():
                 self._tell(message.asker, LogStored(message.change, fault))
             case StoreState():
-                answer = StateStored(position_of(message), fault, message.number)
+                answer = StateStored(message.number, position_of(message), fault)
                 self._tell(message.asker, answer)
             case FetchState():
                 self._tell(message.asker, StateFetched(message.turn, fault))
@@ -256,7 +256,7 @@ class StoreActor(Actor[StoreMessage]):
                 self._tell(business.asker, LogStored(business.number, fault))
             case Snapshot():
                 self._bytes_out -= business.nbytes
-                answer = StateStored(business.position, fault, business.number)
+                answer = StateStored(business.number, business.position, fault)
                 self._tell(business.asker, answer)
             case FetchState():
                 self._fetched(business, report)
@@ -280,10 +280,10 @@ class StoreActor(Actor[StoreMessage]):
         if self._bytes_out and self._bytes_out + nbytes > self._rules.max_image_bytes:
             why = f"{self._bytes_out} bytes of snapshots are on their way to the disk"
             fault = StoreFault(why, "refused")
-            self._tell(message.asker, StateStored(position, fault, message.number))
+            self._tell(message.asker, StateStored(message.number, position, fault))
             return
         self._bytes_out += nbytes
-        self._submit((message.job,), Snapshot(message.asker, position, nbytes, message.number))
+        self._submit((message.job,), Snapshot(message.asker, message.number, position, nbytes))
 
     def _fetch_next(self) -> None:
         while self._fetches:

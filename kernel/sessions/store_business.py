@@ -49,10 +49,10 @@ class Snapshot:
     """A snapshot to be kept or dropped."""
 
     asker: CustodianId
+    number: int
     position: int | None
     """``None``: it is to be dropped."""
     nbytes: int
-    number: int = 0
 
 
 @attrs.frozen

@@ -139,9 +139,11 @@ def test_a_snapshot_is_answered_with_its_position() -> None:
     """A session that has gone on by then can tell which one it was."""
     world = World.open(manual=False)
     world.ask(StoreLog(SESSION, 1, (keep(0, 1, 2, 3),)))
-    world.ask(StoreState(SESSION, KeepState("a", image(2))), StoreState(SESSION, DropState("a")))
+    world.ask(
+        StoreState(SESSION, 1, KeepState("a", image(2))), StoreState(SESSION, 2, DropState("a"))
+    )
 
-    assert world.answers[1:] == [StateStored(2), StateStored(None)]
+    assert world.answers[1:] == [StateStored(1, 2), StateStored(2, None)]
 
 
 def test_snapshots_beyond_the_bound_of_bytes_are_refused_and_one_always_goes() -> None:
@@ -149,7 +151,7 @@ def test_snapshots_beyond_the_bound_of_bytes_are_refused_and_one_always_goes() -
     world = World.open(max_image_bytes=100)
     world.ask(StoreLog(SESSION, 1, (keep(0, 1, 2, 3),)))
     world.work()
-    asked = [StoreState(SESSION, KeepState("a", image(1, size))) for size in (300, 1)]
+    asked = [StoreState(SESSION, size, KeepState("a", image(1, size))) for size in (300, 1)]
     world.ask(*asked)
     refused = list(world.answers[1:])
     world.work()
@@ -167,7 +169,7 @@ def fetch(turn: str, nbytes: int = 60) -> FetchState:
 def with_snapshot(**rules: Any) -> World:
     world = World.open(**rules)
     world.ask(
-        StoreLog(SESSION, 1, (keep(0, 1, 2, 3),)), StoreState(SESSION, KeepState("a", image()))
+        StoreLog(SESSION, 1, (keep(0, 1, 2, 3),)), StoreState(SESSION, 2, KeepState("a", image()))
     )
     world.work()
     world.session.seen.clear()
@@ -278,7 +280,7 @@ def test_requests_that_were_never_handled_are_answered_by_a_death() -> None:
     world.ask(ForgetStored(A, waiting), ReadStored(A))
     for message in (
         StoreLog(SESSION, 1, (keep(0, 1),)),
-        StoreState(SESSION, DropState("a")),
+        StoreState(SESSION, 3, DropState("a")),
         fetch("t1"),
         ReadStored(A),
         ForgetStored(A, removed),
