@@ -151,7 +151,10 @@ class SessionLost(ServerError):
     def __init__(self, *, session_id: str, why: str) -> None:
         self.session_id = session_id
         self.why = why
-        super().__init__(f"session {session_id!r} is lost ({why}); attach to it, if there is a store, or open a new one")
+        super().__init__(
+            f"session {session_id!r} is lost ({why}); attach to it again, if there is a store, or"
+            " open a new one"
+        )
 
 
 class StoreError(ServerError):
