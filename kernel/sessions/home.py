@@ -22,6 +22,11 @@ __all__ = ["Residents", "SessionHome"]
 class Residents(Protocol):
     """Who decides which sessions stay in memory."""
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether dormant sessions wait to come in, or are being read."""
+        ...
+
     def rests(self, session_id: SessionId, /) -> None:
         """It has come to rest, and all that it has is kept."""
         ...

@@ -77,6 +77,11 @@ class LeastRecentlyUsed:
         return self._count + taken < self._max_sessions
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether dormant sessions wait to come in, or are being read."""
+        return self._awaited > 0
+
+    @property
     def some_may_go(self) -> bool:
         """Whether a session is at rest, or was asked to go and has not answered."""
         return bool(self._resting or self._asked)

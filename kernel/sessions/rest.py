@@ -79,6 +79,11 @@ class SessionRest:
         else:
             self._residents.stirs(self._session.session_id)
 
+    def handled(self) -> None:
+        """It has taken a message. While that waited, nobody could say that it is stuck."""
+        if self._residents.is_crowded and self.is_stuck:
+            self._residents.stirs(self._session.session_id)
+
     def begin(self) -> None:
         """Go, if nothing speaks against it: first the state, as far as it can be kept."""
         if self._is_leaving:

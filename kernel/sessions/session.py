@@ -175,8 +175,13 @@ class SessionActor(Actor[SessionMessage]):
             interrupts += len(self.active.interrupts)
         return len(self.mailbox) + kept_back + self._tiers.num_exports + interrupts
 
-    def handle(self, message: Consume[SessionMessage], /) -> None:  # noqa: C901  one case a message
+    def handle(self, message: Consume[SessionMessage], /) -> None:
         """Take one message."""
+        self._take(message)
+        if self._rest is not None:
+            self._rest.handled()
+
+    def _take(self, message: Consume[SessionMessage]) -> None:  # noqa: C901  one case a message
         if isinstance(message, Deferred) and self._defers(message):
             return
         if isinstance(message, HistoryMessage):
@@ -350,7 +355,7 @@ class SessionActor(Actor[SessionMessage]):
         archive = self.archive
         self._ends.judge_decided()
         while archive is not None and archive.change is None and archive.deferred:
-            self.handle(archive.deferred[0])
+            self._take(archive.deferred[0])
             archive.deferred.pop(0)  # not before: who dies of it has a caller to tell
         if not self.is_closed:
             self._starts.start_waiting()
