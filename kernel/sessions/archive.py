@@ -337,9 +337,11 @@ class SessionArchive:
     # Snapshots
 
     def wants_state_at(self, position: int) -> bool:
-        """Whether a snapshot at this position would be worth more than the one that is kept."""
-        kept = self.snapshots.position
-        return (0 if kept is None else kept) < position < self._kept_len
+        """Whether a snapshot at this position would be worth more than the one that is kept.
+
+        Or than one that is on its way there.
+        """
+        return self.snapshots.furthest < position < self._kept_len
 
     @property
     def has_business(self) -> bool:

@@ -93,6 +93,12 @@ class SessionSnapshots:
         self.position = record.state_position
         self._bytes = record.state_bytes
 
+    @property
+    def furthest(self) -> int:
+        """Position of the furthest that is kept, or is on its way; 0: there is none."""
+        furthest = 0 if self.position is None else self.position
+        return max([furthest, *(position for _, position, _, _ in self._offered)])
+
     def reaches_beyond(self, position: int) -> bool:
         """Whether there is a snapshot that has absorbed more tokens than that."""
         return self.position is not None and self.position > position
@@ -134,11 +140,26 @@ class SessionSnapshots:
         else:
             self._offered.append((number, image.position, image.nbytes, then))
 
+    def when_kept(self, then: Callable[[], None]) -> None:
+        """Call ``then`` once, when no snapshot is on its way any more: now, or after the last."""
+        if not self._offered:
+            then()
+            return
+        number, position, nbytes, first = self._offered[-1]
+
+        def both() -> None:
+            first()
+            self.when_kept(then)  # of several the last may be answered first, if it is refused
+
+        self._offered[-1] = number, position, nbytes, both
+
     def stored(self, message: StateStored) -> None:
         """The store has kept a snapshot, or hasn't."""
-        if not self._offered or self._offered[0][0] != message.number:
+        numbers = [number for number, *_ in self._offered]
+        if message.number not in numbers:
             return  # asked of a store that is dead, or by a namesake
-        _, position, nbytes, then = self._offered.pop(0)
+        # One that is refused is answered at once, before those that are on their way.
+        _, position, nbytes, then = self._offered.pop(numbers.index(message.number))
         if message.fault is not None:
             self.tell_lost(position, message.fault)
         else:

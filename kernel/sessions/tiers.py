@@ -133,7 +133,9 @@ class SessionTiers:
         """Hand a snapshot to the store, if the log still goes as it did when it was taken."""
         archive = self._archive
         if archive is not None and image is not None and base == self._state.base:
-            archive.snapshots.offer(image)
+            is_wanted = archive.wants_state_at(image.position)
+            if is_wanted:  # a twin may be on its way since this was asked for
+                archive.snapshots.offer(image)
 
     def to_disk(self, then: Callable[[], None]) -> None:
         """Have a snapshot of the furthest state kept, if there is one to keep; then go on."""
@@ -146,14 +148,16 @@ class SessionTiers:
         elif image is not None and archive.wants_state_at(image.position):
             archive.snapshots.offer(image, then)
         else:
-            then()
+            archive.snapshots.when_kept(then)
 
     def _read_for_disk(
         self, base: BaseName, then: Callable[[], None], image: StateImage | None
     ) -> None:
         archive = self._archive
-        if archive is None or image is None or base != self._state.base:
+        if archive is None:
             then()
+        elif image is None or base != self._state.base:
+            archive.snapshots.when_kept(then)
         else:
             archive.snapshots.offer(image, then)
 

@@ -1,15 +1,33 @@
 """Sessions that go dormant just when somebody wants something else of them."""
 
 import anyio
+import attrs
 import pytest
 
 from kernel import SamplingParams
+from kernel.actors.actor import Address
 from kernel.actors.reply import Reply
-from kernel.errors import Overloaded, SessionLost, SessionNotFound, TenureError
-from kernel.ids import SessionId
-from kernel.messages import Exported, ExportSession, Hibernate, SetMark
+from kernel.engine.desk import CALLER
+from kernel.engine.inspection import dormant_info, session_info
+from kernel.errors import Overloaded, SessionLost, SessionNotFound, TenureError, TooManySessions
+from kernel.ids import STORE, SessionId
+from kernel.messages import (
+    CancelTurn,
+    Exported,
+    ExportSession,
+    GiveUp,
+    Hibernate,
+    InterruptTurn,
+    SessionMessage,
+    SetMark,
+)
+from kernel.session_store import KeepState
+from kernel.sessions.store_actor import StoreActor
 from tests.durable.memory_store import MemoryFiles, MemoryStore
 from tests.durable.worlds import Durable, open_engine, settled
+from tests.kernel.loopless import Loopless
+from tests.kernel.toys import Recorder
+from tests.pressure.worlds import name_of
 from tests.scenarios.inputs import greedy
 
 GREEDY = SamplingParams(temperature=0, max_tokens=4, ignore_eos=True)
@@ -300,3 +318,87 @@ async def test_sessions_at_rest_leave_room_for_others() -> None:
                 await session.append([1, 2])
             await engine.settle()
         assert len(engine.session_ids()) == 8
+
+
+def test_a_snapshot_on_its_way_to_the_disk_is_waited_for_before_its_session_is_left() -> None:
+    """Else it is said for as long as the session is dormant that only its log is there."""
+    world = Durable.on(num_slots=6, num_pages=64)
+    session = world.session("a")
+    world.start(session, [1, 2, 3, 4], GREEDY)
+    world.rest()
+    world.post(session, GiveUp(name_of(session)))
+    world.run()
+    while world.device.waiting_transfers:
+        world.copy()
+    assert world.disk.waiting
+    world.post(session, Hibernate())
+    world.run()
+    left_at_once = session.is_closed
+    world.rest()
+    assert (left_at_once, session.is_closed) == (False, True)
+
+    told = dormant_info(world.core, SessionId("a"))
+    found = session_info(world.core, world.wake("a"))
+    assert (told.place, told.position) == (found.place, found.position) == ("disk", 7)
+
+
+def test_whoever_waits_is_refused_when_the_last_mail_of_those_that_stay_is_read() -> None:
+    """A session with mail may have a turn before it; nobody else says when it had none."""
+    world = Durable.on(num_slots=6, num_pages=64, max_sessions=2, max_resident_sessions=1)
+    world.start(world.session("a"), [1, 2, 3])
+    world.rest()
+    busy = world.session("b")
+    world.rest()
+    assert SessionId("a") not in world.core.sessions
+    world.session("c")
+    turn = world.start(busy, [1, 2, 3], SamplingParams(max_tokens=60))
+    stored = world.core.stored
+    assert stored is not None
+    waiting = stored.wake(SessionId("a"))
+    world.run()
+    assert not waiting.is_settled
+    here = Address[SessionMessage](busy.name)
+    for mail in (CancelTurn(turn.id, "abort"), InterruptTurn(turn.id, None, Reply())):
+        world.core.dispatcher.post(here, mail, CALLER)
+    world.rest()
+
+    assert isinstance(settled(waiting), TooManySessions)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_snapshot_that_is_refused_while_another_is_on_its_way_is_answered(is_known: bool) -> None:
+    """At once, and so out of order; a session that waited for that one would never leave."""
+    there = Loopless.open(num_slots=6, num_pages=64)
+    first = there.session("a")
+    there.finish(there.start(first, [1, 2, 3, 4], GREEDY))
+    reply: Reply[Exported] = Reply()
+    there.post(first, ExportSession(reply))
+    there.copy()
+    found = settled(reply)
+    assert isinstance(found, Exported)
+    assert found.image is not None
+
+    probe = Recorder()
+    world = Durable.on(probe=probe, num_slots=6, num_pages=64)
+    store = world.core.dispatcher.actor(STORE)
+    assert isinstance(store, StoreActor)
+    # One snapshot may be on its way, and a second is refused.
+    rules = attrs.evolve(store._rules, max_image_bytes=1)  # pyright: ignore[reportPrivateUsage]
+    store._rules = rules  # pyright: ignore[reportPrivateUsage]
+    session = world.core.bring_back(found.record, image=found.image, session_id=SessionId("b"))
+    assert session.archive is not None
+    session.archive.keep_whole(found.image, Reply())
+    world.run()
+    while not any(isinstance(job, KeepState) for job, _ in world.disk.waiting):
+        world.work(1)
+    if is_known:
+        world.post(session, Hibernate())
+    else:
+        session.archive.snapshots.offer(found.image)
+    world.run()
+    world.rest()
+
+    assert session.is_closed == is_known
+    assert not session.archive.has_business
+    told = [one["reason"] for one in probe.named("session.state_lost")]
+    assert told == ([] if is_known else ["refused"])
