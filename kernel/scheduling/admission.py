@@ -120,6 +120,7 @@ class Admission:
         turn.fallbacks = tuple(left[1:])
         turn.is_behind = bool(left)
         turn.absorb_first = False
+        turn.cache.is_planned = False  # of a first phase that is none any more
         return bool(left)
 
     def _shares(self, turn: OpenTurn, start: Base) -> ClaimView | None:

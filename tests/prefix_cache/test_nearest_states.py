@@ -2,8 +2,11 @@
 
 import pytest
 
+from kernel.actors.actor import Address
 from kernel.actors.reply import Reply
-from kernel.messages import GiveUp, Hibernate, SetMark
+from kernel.engine.desk import CALLER
+from kernel.ids import SCHEDULER
+from kernel.messages import GiveUp, Hibernate, Rested, SchedulerMessage, SetMark
 from kernel.sessions.session import SessionActor
 from kernel.turn import TurnRequest
 from ownership import BaseName
@@ -136,3 +139,34 @@ def test_a_cached_state_beyond_the_snapshot_on_disk_wins(cached: int) -> None:
 
     assert turn.output.cached_tokens == max(stands_at, 10)
     assert tokens_of(turn) == cold([*log, *prompt(3, 1)], 4)
+
+
+def test_a_named_position_is_kept_when_a_turn_loses_its_base_in_its_first_phase() -> None:
+    """It has no phases then, and what it was to leave behind in the second is planned now."""
+    world = open_cached(max_num_batched_tokens=4)
+    session = marked(world, marks=2)
+    give_up(world, session, session.state.base)
+    world.core.clear_cache()
+    world.run()
+    log, scheduler = list(session.state.log), world.core.scheduler
+    assert scheduler is not None
+    named = len(log) + 2
+    turn = world.start(session, prompt(3, 1), greedy(4), cache_at=(named,))
+    (opened,) = scheduler.roster
+    had_a_phase = opened.absorb_first
+    world.device.complete()
+    while scheduler.flight is not None:
+        world.core.dispatcher.run(1)
+    # As where host memory has no room for a turn that gives way.
+    work = scheduler._work  # pyright: ignore[reportPrivateUsage]  # no senior turn is needed so
+    work.unload(opened)
+    base = opened.base
+    assert isinstance(base, BaseName)
+    assert session.state.give_up(base)
+    world.core.dispatcher.post(Address[SchedulerMessage](SCHEDULER), Rested(), CALLER)
+    world.run()
+    finish(world, turn)
+
+    assert (had_a_phase, opened.absorb_first) == (True, False)
+    assert named in positions(world)
+    assert_exact(log, turn)
