@@ -87,9 +87,9 @@ class SessionTiers:
 
     def end(self) -> None:
         """The session goes; whoever waits for something to be read has waited long enough."""
-        self.scheduler_died()
         if self._archive is not None:
             self._archive.snapshots.end()
+        self.scheduler_died()  # after that: who can't have a snapshot may ask for a state
 
     def scheduler_died(self) -> None:
         """Nobody reads any more."""
@@ -234,18 +234,15 @@ class SessionTiers:
         self._exports += (reply,)
         done = partial(self._exported, record, reply, then)
         state, archive = self._state, self._archive
-        base, image = state.base, state.image
-        position = state.base_position
+        image, position = state.image, state.base_position
         if image is not None and image.position > position:
             done(image)
         elif archive is not None and (
             archive.snapshots.reaches_beyond(position) or self._inherits_beyond(position)
         ):
             self._fetch_for_export(archive.snapshots, done)
-        elif isinstance(base, BaseName):
-            self.read(base, done)
         else:
-            done(None)
+            self._read_base(done)
 
     def _exported(
         self,
@@ -275,7 +272,18 @@ class SessionTiers:
             self._archive.snapshots.release(ticket)
         fetches, self._export_fetches = self._export_fetches, ()
         for done in fetches:
-            done(found if isinstance(found, StateImage) else None)
+            if isinstance(found, StateImage):
+                done(found)
+            else:
+                self._read_base(done)
+
+    def _read_base(self, done: Then) -> None:
+        """Read the state that the session has in a pool, if it has one."""
+        base = self._state.base
+        if isinstance(base, BaseName):
+            self.read(base, done)
+        else:
+            done(None)
 
 
 def _start_from(turn: OpenTurn, image: StateImage) -> None:

@@ -4,7 +4,15 @@ import pytest
 
 from kernel.actors.reply import Reply
 from kernel.errors import StoreError
-from kernel.messages import DropMark, GiveUp, Hibernate, Rewind, SetMark
+from kernel.messages import (
+    DropMark,
+    Exported,
+    ExportSession,
+    GiveUp,
+    Hibernate,
+    Rewind,
+    SetMark,
+)
 from kernel.session_store import ReadSession, SessionRecord
 from kernel.sessions.session import SessionActor
 from kernel.turn import TurnRequest
@@ -73,3 +81,32 @@ def test_a_snapshot_that_a_repair_has_dropped_is_kept_again() -> None:
     found = world.disk.do(ReadSession("a"))
     assert isinstance(found, SessionRecord)
     assert (session.is_closed, found.state_position) == (True, position)
+
+
+@pytest.mark.parametrize("ends", ["read", "closed"])
+def test_an_export_brings_the_nearer_state_where_the_further_one_is_lost(ends: str) -> None:
+    """A mark's, on the device; and who closes the session meanwhile leaves nobody waiting."""
+    world = Durable.on(num_slots=6, num_pages=64)
+    session = world.session("a")
+    take(world, session, 0)
+    world.post(session, SetMark("m", Reply()))
+    world.rest()
+    take(world, session, 1)
+    world.post(session, GiveUp(name_of(session)))
+    world.rest()
+    nearer = session.state.base_position
+    world.disk.lose_snapshot("a")
+    reply: Reply[Exported] = Reply()
+    world.post(session, ExportSession(reply))
+    if ends == "closed":
+        world.close(session)
+    world.rest()
+
+    found = settled(reply)
+    assert isinstance(found, Exported)
+    assert nearer > 0
+    if ends == "closed":
+        assert found.image is None
+    else:
+        assert found.image is not None
+        assert found.image.position == nearer
