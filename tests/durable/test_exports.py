@@ -12,6 +12,7 @@ from kernel.session_store import SessionRecord
 from kernel.sessions.session import SessionActor
 from kernel.sessions.store_actor import StoreActor
 from kernel.state_image import StateImage
+from kernel.testing.explorer.forms import field
 from tests.durable.worlds import Durable, settled
 from tests.kernel.loopless import Loopless, tokens_of
 from tests.kernel.toys import CALLER
@@ -34,7 +35,8 @@ def hold_up_reads(world: Durable) -> SessionActor:
     leave_to_disk(world, other)
     store = world.core.dispatcher.actor(STORE)
     assert isinstance(store, StoreActor)
-    store._rules = attrs.evolve(store._rules, max_image_bytes=1)
+    rules = attrs.evolve(field(store, "_rules"), max_image_bytes=1)
+    vars(store)["_rules"] = rules
     world.start(other, words(4, 2), greedy(60))
     world.work()
     return other

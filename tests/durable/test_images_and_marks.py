@@ -15,6 +15,7 @@ from kernel.messages import (
 )
 from kernel.session_store import ReadSession, SessionRecord
 from kernel.sessions.session import SessionActor
+from kernel.testing.explorer.forms import field
 from kernel.turn import TurnRequest
 from tests.durable.worlds import Durable, settled
 from tests.kernel.loopless import error_of, outcome, read
@@ -67,7 +68,7 @@ def test_a_snapshot_that_a_repair_has_dropped_is_kept_again() -> None:
     session = world.session("a")
     take(world, session, 0)
     last = take(world, session, 1)
-    session._tiers.to_disk(lambda: None)
+    field(session, "_tiers").to_disk(lambda: None)
     world.rest()
     read(last)
     world.disk.lose_next.append("failed")

@@ -166,6 +166,7 @@ async def test_a_crowd_at_a_session_whose_disk_is_slow_is_refused_by_name() -> N
             await session.append([1, 2])
         actor = engine.core.sessions[SessionId("a")]
         disk.manual = True
+        waiting = 0
 
         async def ask() -> None:
             try:

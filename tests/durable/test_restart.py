@@ -429,7 +429,8 @@ def test_the_blocking_door_saves_and_brings_back_as_well(tmp_path: Path) -> None
             session.save(path)
             data = session.export()
         names = engine.session_ids()
-    with BlockingEngine(config, **{**options, "device": FakeDevice(eos_token_ids=())}) as engine:
+    options["device"] = FakeDevice(eos_token_ids=())
+    with BlockingEngine(config, **options) as engine:
         sessions = (
             engine.attach("a"),
             engine.restore(path, session_id="b"),
