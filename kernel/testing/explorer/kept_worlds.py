@@ -125,7 +125,8 @@ def _kept(slots: int = 1, **config: Any) -> EngineConfig:
 
 
 _TWICE = (Conversation("a", (Turn((1,)), Turn((2,)))),)
-_IDLE = (attrs.evolve(_TWICE[0], idle_timeout_s=5.0),)
+# Much sooner than a job of the store is overdue, which only a fault may be.
+_IDLE = (attrs.evolve(_TWICE[0], idle_timeout_s=0.5),)
 
 _STORE_WORLDS: tuple[World, ...] = (
     World(
