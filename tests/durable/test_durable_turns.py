@@ -27,6 +27,14 @@ def saving(world: Durable, session: SessionActor) -> TurnRequest:
     return request
 
 
+def with_two_turns(world: Durable) -> SessionActor:
+    session = world.session("a")
+    for _ in range(2):
+        saving(world, session)
+        world.work()
+    return session
+
+
 def kept_by(world: Durable, session: SessionActor) -> list[int]:
     return world.disk.log_of(session.session_id)
 
@@ -258,10 +266,7 @@ def test_half_a_change_that_failed_is_taken_off_the_disk() -> None:
 def test_a_cut_that_the_store_died_with_is_undone_on_the_disk() -> None:
     """Its job may be done after the death; what it has cut is written again."""
     world = Durable.on()
-    session = world.session("a")
-    for _ in range(2):
-        saving(world, session)
-        world.work()
+    session = with_two_turns(world)
     before = list(session.state.log)
     reply: Reply[int] = Reply()
     world.post(session, Rewind(0, reply))
@@ -275,10 +280,7 @@ def test_a_cut_that_the_store_died_with_is_undone_on_the_disk() -> None:
 def test_putting_a_refused_cut_right_never_takes_a_told_turn_off_the_disk() -> None:
     """Killed between two jobs of that, the process would find less than it has told."""
     world = Durable.on()
-    session = world.session("a")
-    for _ in range(2):
-        saving(world, session)
-        world.work()
+    session = with_two_turns(world)
     before = list(session.state.log)
     world.disk.fail_next.append("full")
     reply: Reply[int] = Reply()

@@ -29,10 +29,8 @@ def take(world: Durable, session: SessionActor, salt: int, kind: str = "generate
     return request
 
 
-@pytest.mark.parametrize("kind", ["append", "generate"])
-def test_a_turn_from_a_snapshot_takes_the_place_of_an_older_state(kind: str) -> None:
-    """It did not start from that state, which a mark had kept and nothing names any more."""
-    world = Durable.on(num_slots=6, num_pages=64)
+def with_a_mark_below_its_snapshot(world: Durable) -> SessionActor:
+    """A mark's state is on the device; the newer one is only on the disk."""
     session = world.session("a")
     take(world, session, 0)
     world.post(session, SetMark("m", Reply()))
@@ -40,6 +38,14 @@ def test_a_turn_from_a_snapshot_takes_the_place_of_an_older_state(kind: str) -> 
     take(world, session, 1)
     world.post(session, GiveUp(name_of(session)))
     world.rest()
+    return session
+
+
+@pytest.mark.parametrize("kind", ["append", "generate"])
+def test_a_turn_from_a_snapshot_takes_the_place_of_an_older_state(kind: str) -> None:
+    """It did not start from that state, which a mark had kept and nothing names any more."""
+    world = Durable.on(num_slots=6, num_pages=64)
+    session = with_a_mark_below_its_snapshot(world)
     for salt in (2, 3):
         take(world, session, salt)
     reply: Reply[int] = Reply()
@@ -88,13 +94,7 @@ def test_a_snapshot_that_a_repair_has_dropped_is_kept_again() -> None:
 def test_an_export_brings_the_nearer_state_where_the_further_one_is_lost(ends: str) -> None:
     """A mark's, on the device; and who closes the session meanwhile leaves nobody waiting."""
     world = Durable.on(num_slots=6, num_pages=64)
-    session = world.session("a")
-    take(world, session, 0)
-    world.post(session, SetMark("m", Reply()))
-    world.rest()
-    take(world, session, 1)
-    world.post(session, GiveUp(name_of(session)))
-    world.rest()
+    session = with_a_mark_below_its_snapshot(world)
     nearer = session.state.base_position
     world.disk.lose_snapshot("a")
     reply: Reply[Exported] = Reply()

@@ -168,14 +168,20 @@ def test_a_session_that_has_mail_does_not_go() -> None:
     assert "here" in woken.state.states.marks
 
 
-def test_an_idle_session_that_was_held_up_by_mail_goes_after_the_next_timeout() -> None:
-    """Mail without a turn starts no rest of its own."""
-    world = Durable.on()
+def about_to_rest(world: Durable) -> SessionActor:
+    """Its idle timeout has passed, and its state is read out."""
     session = world.session("a", idle_timeout_s=5.0)
     world.start(session, [1, 2, 3])
     world.rest()
     world.advance(6.0)
     world.copy()
+    return session
+
+
+def test_an_idle_session_that_was_held_up_by_mail_goes_after_the_next_timeout() -> None:
+    """Mail without a turn starts no rest of its own."""
+    world = Durable.on()
+    session = about_to_rest(world)
     world.disk.work()
     while not any(isinstance(mail, StateStored) for mail in session.mailbox):
         world.core.dispatcher.run(1)
@@ -191,11 +197,7 @@ def test_an_idle_session_that_was_held_up_by_mail_goes_after_the_next_timeout() 
 
 def test_a_timeout_shorter_than_the_disk_is_slow_asks_for_one_snapshot() -> None:
     world = Durable.on()
-    session = world.session("a", idle_timeout_s=5.0)
-    world.start(session, [1, 2, 3])
-    world.rest()
-    world.advance(6.0)
-    world.copy()
+    about_to_rest(world)
     for _ in range(3):
         world.advance(6.0)
 

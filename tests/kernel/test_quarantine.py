@@ -26,7 +26,7 @@ class Worker:
         raise NotImplementedError  # An abandoned worker is given no more steps.
 
     def transfer(self, step: TransferStep, done: Callable[[TransferReport], None], /) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # Nor transfers.
 
     def stop(self) -> None:
         self.stops += 1
