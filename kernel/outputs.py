@@ -212,7 +212,8 @@ class SessionInfo:
     place: Literal["device", "host", "disk", "log"] | None = None
     """Where that state is; ``"log"``: nowhere, the next turn computes it from the token log."""
     bytes: int = 0
-    """Of the committed state, in the pool of its ``place``; a fork without a turn has none."""
+    """What that state takes of the pool in its ``place``. 0 for one that is in no pool (on the
+    disk, or brought in and not used yet), and for a fork without a turn: it is its parent's."""
     turns: int | None = None
     """Turns in the log, as :meth:`Session.rewind` counts them."""
     last_used_s: float | None = None
