@@ -112,7 +112,7 @@ def test_what_goes_round_in_a_circle_is_no_rest(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_error_out_of_the_kernel_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rim calls the core, and nothing may come back at it."""
+    """The edge calls the core, and nothing may come back at it."""
     monkeypatch.setattr(Core, "stop", raising)
 
     found = explore(attrs.evolve(ONE_TURN, stops=True), stop_early=True)

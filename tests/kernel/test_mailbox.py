@@ -15,7 +15,7 @@ SENDER = CustodianId("scheduler")
 OWNER = CustodianId("session:a")
 
 # Where callers wait; everything else in the kernel is plain calls.
-RIM = {
+EDGE = {
     "actors/reply",
     "engine/blocking",
     "engine/blocking_turn",
@@ -203,5 +203,5 @@ def test_no_actor_and_no_mailbox_can_wait() -> None:
         and any(isinstance(node, waits) for node in ast.walk(ast.parse(path.read_text())))
     }
 
-    assert found <= RIM, found - RIM
+    assert found <= EDGE, found - EDGE
     assert "engine/shell" in found
